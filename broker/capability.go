@@ -228,7 +228,7 @@ type TxPublisher interface {
 	//
 	//   - Returns [ErrUnsupported] if t is a transaction of another database.
 	//   - Returns [ErrNoQueue], [ErrMalformed] or [ErrTooLarge] as Publish does.
-	//   - After each of these errors nothing was stored, and t can go on and commit.
+	//   - After each of these errors nothing was stored, and the caller can still commit t.
 	//   - Other errors are those of the database. They may have ended t.
 	//
 	// A message whose (ID, Generation) is queued already is not stored again; that is a success.

@@ -300,11 +300,11 @@ func (r *run) recordAbandoned(ctx context.Context, cause error) error {
 	v := verdict{kind: failed, err: fmt.Errorf("%w: its consumer stopped before its end", cause)}
 	recorded := make(chan error, 1)
 	go func() { recorded <- r.recordUncertain(ctx, v, time.Now()) }()
-	buried := r.deadLetter(ctx, v.err)
+	deadErr := r.deadLetter(ctx, v.err)
 	if err := <-recorded; err == nil {
 		return nil
 	}
-	return buried
+	return deadErr
 }
 
 // stepWithin calls step once and returns its error. The context of step ends after limit and with

@@ -231,7 +231,7 @@ func (q *queue) deadLetterUnreadable(d broker.Delivery, cause error) {
 	q.c.settling.Go(func() {
 		ctx, cancel := q.untilStop()
 		defer cancel()
-		bury := func(ctx context.Context) error {
+		deadLetter := func(ctx context.Context) error {
 			err := d.DeadLetter(ctx, broker.Dead{Reason: cause.Error(), Unreadable: true})
 			// let other messages pass; this one comes again
 			if workflow.Permanent(err) || errors.Is(err, broker.ErrUnsupported) || errors.Is(err, broker.ErrAccess) {
@@ -239,7 +239,7 @@ func (q *queue) deadLetterUnreadable(d broker.Delivery, cause error) {
 			}
 			return err
 		}
-		if err := repeat(ctx, d.Lost(), bury, func(err error) {
+		if err := repeat(ctx, d.Lost(), deadLetter, func(err error) {
 			q.log(slog.LevelWarn, "dead-lettering failed; it is repeated", slog.Any("error", err))
 		}); err != nil {
 			return // the broker has the message back, or the consumer stops

@@ -157,7 +157,7 @@ func (k *conditionedJobs) refusal(ctx context.Context, i int, err error) error {
 	if !errors.As(err, &taken) {
 		return submissionError(err)
 	}
-	t := &task.TakenError{Key: k.specs[i].UniqueKey, Job: strconv.FormatInt(int64(taken.Job), 10), Err: err}
+	t := &task.TakenError{Key: k.specs[i].UniqueKey, Job: strconv.FormatInt(int64(taken.Job), 10), Err: taken}
 	if j, err := k.s.Query(ctx, taken.Job); err == nil {
 		t.Task, _ = TaskOf(&j)
 	}

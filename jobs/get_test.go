@@ -78,6 +78,22 @@ func TestWaitForMixedJobs(t *testing.T) {
 	})
 }
 
+// TestRefusalsSayWhy: the error for a refused field names the found value or an accepted one.
+func TestRefusalsSayWhy(t *testing.T) {
+	t.Parallel()
+	bubble(t, func(w *world) {
+		for want, spec := range map[string]jobs.Spec{
+			`data: malformed: want a JSON object, such as {"page": 1}`:        {Name: "a", Data: []byte("[1]")},
+			"weight: malformed: -1 is not from 0 to 1099511627":               {Name: "a", Queue: "q", Weight: task.Set(-1.0)},
+			"jobPriority: malformed: 2000000 is not from -1048576 to 1048576": {Name: "a", Priority: task.Set(2_000_000)},
+		} {
+			if _, err := w.Create(w.Context(), spec); !errors.Is(err, jobs.ErrBadJob) || !strings.Contains(err.Error(), want) {
+				w.Errorf("got %v, want %s", err, want)
+			}
+		}
+	})
+}
+
 // TestListRefusesUnknownStates shows that a Filter with an unknown state is refused.
 func TestListRefusesUnknownStates(t *testing.T) {
 	t.Parallel()

@@ -100,7 +100,7 @@ func checkTimeout(d time.Duration) (time.Duration, error) {
 // times 1000 is slightly above 1100 in binary. Returns a FieldError for NaN, a number below 0, or
 // one above MaxWeight/1000, as MaxWeight is in thousandths.
 func thousandths(weight float64) (int64, error) {
-	bad := &FieldError{Field: "weight", Problem: rules.Malformed}
+	bad := &FieldError{Field: "weight", Problem: rules.Malformed, Detail: fmt.Sprintf("%v is not from 0 to %d", weight, MaxWeight/1000)}
 	if math.IsNaN(weight) || weight < 0 || weight > float64(MaxWeight/1000) {
 		return 0, bad
 	}

@@ -59,10 +59,11 @@ func TestJobs(t *testing.T) {
 // TestJobsRefused shows that an unsuitable URL gives an error of one sentence, without a secret.
 func TestJobsRefused(t *testing.T) {
 	for url, want := range map[string]string{
-		"amqp://user:hunter2@host":                    "amqp:// keeps no jobs; mem://, sqlite://",
-		"redis://:hunter2@host":                       "redis:// keeps no jobs",
-		"mysql://user:hunter2@host/db":                "there is no adapter for mysql://",
-		"sqlite:":                                     "names no SQLite file",
+		"amqp://user:hunter2@host":     "amqp:// keeps no jobs; mem://, sqlite://",
+		"redis://:hunter2@host":        "redis:// keeps no jobs",
+		"mysql://user:hunter2@host/db": "there is no adapter for mysql://",
+		"sqlite:":                      "names no SQLite file; write sqlite:app.db",
+		"mem:jobs":                     "two slashes are missing after mem: in the URL",
 		"postgres://u:hunter2@host/d?sslmode=require": "verifies no certificate",
 		"jobs.db":       "no scheme; write sqlite:jobs.db, postgres://",
 		"":              "empty; write sqlite:jobs.db, postgres://",

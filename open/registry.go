@@ -111,6 +111,9 @@ func (r *Registry) find(text, advice string) (entry, error) {
 		return entry{}, r.missing(name)
 	// neither host:port nor user:password@host
 	case found && !slashes && isWord(name) && strings.Trim(rest[:min(len(rest), 1)], "0123456789") != "" && !strings.Contains(rest, "@"):
+		if i >= 0 {
+			return entry{}, fmt.Errorf("two slashes are missing after %s: in the URL; %s", name, advice)
+		}
 		return entry{}, fmt.Errorf("the URL has the unknown scheme %s; %s", name, advice)
 	case !slashes:
 		return entry{}, fmt.Errorf("the URL has no scheme; %s", advice)

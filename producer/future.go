@@ -222,6 +222,8 @@ func (w *waiter) unfinished(cause error) error {
 		return fmt.Errorf("swarmiji: waiting for the result of %s: still %s%s: %w", w.id, open, why, cause)
 	case submitted == transactional:
 		return fmt.Errorf("swarmiji: waiting for the result of %s: %w: %w", w.id, errUncommitted(), cause)
+	case submitted == sent && w.inbox.producer.cfg.Jobs != nil:
+		return fmt.Errorf("swarmiji: waiting for the result of %s: no consumer has recorded the task in this result store; if it has conditions, its job may wait (swarmiji job ls --task, swarmiji job why); else check that a consumer serves its queue and has this store: %w", w.id, cause)
 	case submitted == sent:
 		return fmt.Errorf("swarmiji: waiting for the result of %s: no consumer has recorded the task in this result store; check that a consumer serves its queue and has this store: %w", w.id, cause)
 	case resultstore.RepliesOnly(w.inbox.store):

@@ -348,6 +348,21 @@ func TestExpiredKeptTask(t *testing.T) {
 	}
 }
 
+// TestWaitForConditions shows that the error of a wait for a task with conditions names the command
+// that explains them.
+func TestWaitForConditions(t *testing.T) {
+	o := newOffice(t)
+	f, err := number.Submit(t.Context(), o, 1, task.WithThrottle("q"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := f.Get(ctx); !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "its job may wait (swarmiji job ls --task, swarmiji job why)") {
+		t.Errorf("got %v", err)
+	}
+}
+
 // TestUniqueKey shows that a second task of a key is refused until the first has ended, and that
 // the error names the first.
 func TestUniqueKey(t *testing.T) {
@@ -365,8 +380,8 @@ func TestUniqueKey(t *testing.T) {
 		if !errors.Is(err, jobs.ErrKeyTaken) || !errors.As(err, &taken) || taken.Key != "k" || taken.Job != fmt.Sprint(held.ID) || taken.Task != first.ID() {
 			t.Fatalf("%s: %v", when, err)
 		}
-		if text := err.Error(); !strings.Contains(text, string(first.ID())) || !strings.Contains(text, fmt.Sprint("job ", held.ID)) {
-			t.Errorf("%s: the text %q does not name job and task", when, text)
+		if text := err.Error(); !strings.Contains(text, string(first.ID())) || !strings.Contains(text, fmt.Sprint("job ", held.ID)) || strings.Contains(text, "of the call") {
+			t.Errorf("%s: the text %q does not name job and task, or names an index of an internal call", when, text)
 		}
 	}
 	refused("while it waits")

@@ -18,8 +18,8 @@ const contentType = "application/json"
 // and [task.None] become the empty list; any other value becomes a list with one element. Slices of
 // bytes and types with their own JSON encoding count as other values.
 //
-// A json.RawMessage is decoded and encoded again, so that equal values give equal bytes. Errors
-// wrap [task.ErrBadArgs].
+// A json.RawMessage is decoded first and then counts as the decoded value, so that equal values
+// give equal bytes. Errors wrap [task.ErrBadArgs].
 func encodeArgs(v any) (json.RawMessage, error) {
 	if raw, ok := v.(json.RawMessage); ok {
 		if err := taskio.Unmarshal(raw, &v); err != nil {

@@ -149,8 +149,11 @@ func (s *Schedule) Add(ctx context.Context, at When, call task.Call, opts ...Opt
 
 // AddAll adds one entry for each call, as [Schedule.Add] does, with one call of Store.Add. Before
 // that it reads the store's clock, and looks for entries of older versions. It returns one Added
-// for each call, in the same order. Options apply to all calls. If one of the calls is invalid, no
-// entry is added. With an error the list is nil. After [ErrUnavailable] some may have been added.
+// for each call, in the same order. Options apply to all calls.
+//
+// Returns errors of the store, and an error for a time, call or option that is not valid. Then no
+// entry is added, except that after [ErrUnavailable] some may have been added. With an error the
+// list is nil.
 func (s *Schedule) AddAll(ctx context.Context, at When, calls []task.Call, opts ...Option) ([]Added, error) {
 	entries, added, err := s.prepare(ctx, at, calls, opts)
 	if err != nil {

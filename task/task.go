@@ -2,6 +2,7 @@ package task
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"reflect"
 
@@ -117,8 +118,12 @@ func (t Task[A, R]) SubmitAll(ctx context.Context, s BatchSubmitter, args []A, o
 }
 
 // Handle registers fn as the task's function. wrap is middleware of this task, the first element
-// outermost; it runs inside of the consumer's middleware. Returns the error of r.Register.
+// outermost; it runs inside of the consumer's middleware. Returns an error if fn is nil, or the
+// error of r.Register.
 func (t Task[A, R]) Handle(r Registrar, fn func(ctx context.Context, args A) (R, error), wrap ...func(Handler) Handler) error {
+	if fn == nil {
+		return fmt.Errorf("swarmiji: the handler of task %q is nil", t.name)
+	}
 	var h Handler = HandlerFunc(func(ctx context.Context, r *Request) (any, error) {
 		var args A
 		if err := r.Bind(&args); err != nil {

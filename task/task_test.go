@@ -201,6 +201,19 @@ func TestCallLaysOptionsOverTheDefinition(t *testing.T) {
 	}
 }
 
+// TestHandleWithoutFunction: a nil function is refused before the first task comes.
+func TestHandleWithoutFunction(t *testing.T) {
+	t.Parallel()
+	var m task.Mux
+	err := task.New[int, int]("mail.send").Handle(&m, nil)
+	if err == nil || !strings.Contains(err.Error(), `the handler of task "mail.send" is nil`) {
+		t.Errorf("got %v", err)
+	}
+	if _, _, ok := m.Lookup("mail.send"); ok {
+		t.Error("a handler is registered")
+	}
+}
+
 // Promises: S10.
 func TestMux(t *testing.T) {
 	var m task.Mux

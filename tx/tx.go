@@ -1,5 +1,5 @@
-// Package tx defines the type by which a program passes its own database transaction to Swarmiji, so
-// that a task is submitted or settled if and only if the transaction commits.
+// Package tx defines the type by which a program passes its own database transaction to Swarmiji. A
+// task is then submitted or settled if and only if the transaction commits.
 //
 // Packages tx/sqltx and tx/pgxtx convert the transactions of database/sql and pgx.
 package tx

@@ -94,7 +94,8 @@ func divisor(size int, n int64) string {
 }
 
 // weekdays parses a list of weekdays and an optional time, and returns the spec. Without a time it
-// runs at midnight.
+// runs at midnight. It returns an error if a name is missing after "and" or a comma, or the time is
+// not valid.
 func (p *phrase) weekdays() (Spec, *SpecError) {
 	var days []int
 	for {
@@ -115,8 +116,9 @@ func (p *phrase) weekdays() (Spec, *SpecError) {
 	return p.timed("* * " + list(mask))
 }
 
-// nthWeekday parses an ordinal from 2nd on, a weekday and an optional time, and returns the spec.
-// Without a time it runs at midnight.
+// nthWeekday parses an ordinal from 2nd on, a weekday and an optional time, and returns the spec:
+// every n-th such weekday. Without a time it runs at midnight. It returns an error for "1st", for
+// another word than a weekday, and for a time that is not valid.
 func (p *phrase) nthWeekday() (Spec, *SpecError) {
 	n, err := p.ordinal()
 	if err != nil {
@@ -183,7 +185,8 @@ func ordinal(n int) string {
 }
 
 // timed parses an optional time, "at 9am", and returns the spec of the given days at that time, or
-// at midnight. days are the cron fields month, day of month and day of week.
+// at midnight. days are the cron fields month, day of month and day of week. It returns an error if
+// the time is not valid or other machines do not know the zone.
 func (p *phrase) timed(days string) (Spec, *SpecError) {
 	sec := int64(0)
 	if p.take("at") {

@@ -6,10 +6,11 @@ import (
 	"time"
 )
 
-// vocabulary holds the words of phrases that may be misspelled.
+// vocabulary holds the words of phrases that may be misspelled. Of two words that are equally near,
+// closest takes the first: "minuts" means minutes.
 var vocabulary = [...]string{
 	"in", "at", "every", "now", "on", "the", "and", "next", "today", "tomorrow", "noon", "midnight", "weekday",
-	"second", "seconds", "minute", "minutes", "hour", "hours", "day", "days", "week", "weeks", "month", "months", "year", "years",
+	"seconds", "second", "minutes", "minute", "hours", "hour", "days", "day", "weeks", "week", "months", "month", "years", "year",
 	"sunday", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday",
 	"january", "february", "march", "april", "june", "july", "august", "september", "october", "november", "december",
 }

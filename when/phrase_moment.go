@@ -120,8 +120,10 @@ func (p *phrase) today() time.Time {
 	return time.Date(y, m, d, 0, 0, 0, 0, time.UTC)
 }
 
-// day parses a day and sets the day of m: a fixed one, or the first of several (m.more). It returns
-// an error if the next tokens are not a day.
+// day parses a day and sets the day of m. It is fixed for "today", "tomorrow", "next" and a
+// weekday, a date with a year and an ISO date. For a weekday alone or a date without a year,
+// m.first is the next such day, today included. A date may also be past, earlier in this year.
+// m.more gives the following days. It returns an error if the next tokens are not a day.
 func (p *phrase) day(m *moment) *SpecError {
 	today := p.today()
 	t, after := p.peek(), p.tokens[p.next+1]

@@ -20,6 +20,18 @@ func TestSpecErrorSaysAll(t *testing.T) {
 	}
 }
 
+// TestHintKeepsThePlural: the example for a misspelt unit is good English.
+func TestHintKeepsThePlural(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{"in 5 minuts": "in 5 minutes", "in 1 minut": "in 1 minute", "in 2 dayes": "in 2 days"} {
+		_, err := ParsePhrase(text, time.Now())
+		var spec *SpecError
+		if !errors.As(err, &spec) || spec.Nearest != want {
+			t.Errorf("%s: got %v, want %q", text, err, want)
+		}
+	}
+}
+
 // TestUnknownZone shows that each form with an unknown zone is refused. The error names the zone
 // and the next step.
 func TestUnknownZone(t *testing.T) {

@@ -194,7 +194,7 @@ func (x *ackIndex) covers(t time.Time) bool {
 	return !t.Add(-clockSkew).Before(oldest)
 }
 
-// has reports whether the index holds key.
+// has reports whether the index holds key. It changes nothing. The caller guards the index.
 func (x *ackIndex) has(key uint64) bool {
 	if _, ok := x.known[key]; ok {
 		return true

@@ -478,9 +478,9 @@ func (g *channel) barrier(ctx context.Context) error {
 	return r.await(ctx, nil)
 }
 
-// runRoundTrips makes one round trip after the other while callers of barrier wait. The request,
-// basic.qos for future consumers, has no effect: every consumer sets its own prefetch. It takes
-// g.mu, and g.rpc, which it holds during a request.
+// runRoundTrips makes one round trip after the other while callers of barrier wait, and gives each
+// caller its error. The request, basic.qos for future consumers, has no effect: every consumer sets
+// its own prefetch. It takes g.mu, and g.rpc, which it holds while it waits for the server.
 func (g *channel) runRoundTrips() {
 	for {
 		g.rpc.Lock()

@@ -70,7 +70,8 @@ func (b *Broker) countReadyInQueue(ctx context.Context, queue string) (int, erro
 // Stats implements [broker.Inspector]. RabbitMQ tells an AMQP client only the number of ready
 // messages, so Held, Delayed and DeadDropped are -1. The first dead letter of a queue that no
 // process has consumed may be counted half a minute late. It waits for the server. Returns
-// ErrNoQueue if the queue does not exist, ErrMalformed for a name that is not valid.
+// ErrNoQueue if the queue does not exist, ErrMalformed for a name that is not valid, and errors of
+// the server.
 func (b *Broker) Stats(ctx context.Context, queue string) (broker.Stats, error) {
 	if _, err := b.route(queue, defaultPriority); err != nil {
 		return broker.Stats{}, wrap(err, "inspect", queue)

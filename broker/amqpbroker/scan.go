@@ -118,7 +118,8 @@ func (s *deadScan) run(ctx context.Context) error {
 }
 
 // returnKept returns the kept letters to the queue in their order. It blocks until they can be
-// fetched again, so that the next scan finds them.
+// fetched again, so that the next scan finds them. Returns errors of the server; letters that are
+// not returned then go back when the channel is closed.
 //
 // A quorum queue preserves the order only for few commands at once, of few letters each. So
 // returnKept waits after every groupsUnderWay commands. If the letters do not reappear, because
@@ -160,8 +161,10 @@ func (s *deadScan) awaitReady(ctx context.Context, count int) (bool, error) {
 // window fetches and shows letters until size of them are kept. It returns the size of the bodies
 // in bytes, the number of letters shown, and whether the scan is over. It removes letters as fn
 // decides and keeps the tags of the others. If no letter arrives for a while it asks whether the
-// queue is empty. Before it returns it cancels its consumer; letters that arrive until then are
-// kept. If ctx ends it returns ctx's cause.
+// queue is empty.
+//
+// Before it returns it cancels its consumer; letters that arrive until then are kept. Returns ctx's
+// cause if ctx ends, and errors of the server, with the letters so far.
 func (s *deadScan) window(ctx context.Context, size int) (bytes, count int, over bool, err error) {
 	if err := s.ch.Qos(size, 0, false); err != nil {
 		return 0, 0, false, err

@@ -133,9 +133,9 @@ func checkNode(name string) error {
 	return fmt.Errorf("membroker: node name %.140q: %w", name, broker.ErrMalformed)
 }
 
-// add adds s to the notes of its message and returns the earlier ones. s.Node is present from now
-// on while b is connected, unless the node has left. It drops notes and nodes that are older than
-// noteRetention. It takes ns.mu.
+// add adds s to the notes of its message and returns the earlier ones. A note with the nonce of s
+// is not added again. s.Node is present from now on while b is connected, unless the node has left.
+// It drops notes and nodes that are older than noteRetention. It takes ns.mu.
 func (ns *notes) add(b *Broker, queue string, s broker.Start) []broker.Start {
 	ns.mu.Lock()
 	defer ns.mu.Unlock()

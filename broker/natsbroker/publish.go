@@ -98,10 +98,10 @@ func (b *Broker) checkSize(m *broker.Message) error {
 	return nil
 }
 
-// encodeTo sets p.msg to the encoded message. Its subject is that of the level, or of a schedule
-// if the message is due later than shortDelay and the server has schedules. Returns ErrTooLarge
-// or ErrMalformed if it cannot be sent, ErrUnsupported for a time after lastYear. It waits for
-// the server.
+// encodeTo sets p.msg to the encoded message. Its subject is that of the level, or of a schedule if
+// the message is due later than shortDelay and the server has schedules. Returns ErrTooLarge or
+// ErrMalformed if it cannot be sent, ErrUnsupported for a time after lastYear. For a message with a
+// time it calls ensureStream, which may wait for the server, and returns its errors.
 func (b *Broker) encodeTo(ctx context.Context, p *publishing) error {
 	token, err := idToken(p.m.ID)
 	if err != nil {

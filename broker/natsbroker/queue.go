@@ -130,8 +130,10 @@ func ascending(levels []int) bool {
 
 // writeRecord writes a queue's record with the given levels, unless it exists. One level is stored
 // as none. It returns the queue with the levels of the stored record, and logs once per queue if
-// they differ from levels. It notes in b.declared that this Broker has declared the queue. It
-// creates a missing stream, and repeats while the server is busy. It waits for the server.
+// they differ from levels. It notes in b.declared that this Broker has declared the queue.
+//
+// It creates a missing stream, and repeats while the server is busy. It waits for the server and
+// returns its other errors.
 func (b *Broker) writeRecord(ctx context.Context, name string, levels []int) (*queue, error) {
 	if len(levels) == 1 {
 		levels = nil

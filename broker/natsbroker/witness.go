@@ -102,7 +102,8 @@ func (b *Broker) withSubjects(have jetstream.StreamConfig) (jetstream.StreamConf
 	return have, change
 }
 
-// notesConfig returns the configuration of a separate stream for notes.
+// notesConfig returns the configuration of a separate stream for notes, which keeps each note for
+// noteRetention. It sends nothing.
 func (b *Broker) notesConfig(st noteStore) jetstream.StreamConfig {
 	c := b.streamConfig()
 	return jetstream.StreamConfig{

@@ -51,8 +51,8 @@ var (
 	_ broker.Witness        = (*Broker)(nil)
 )
 
-// New checks the configuration, sets its defaults and returns a Broker. It returns all problems
-// as one joined error. It does not connect: the first call that needs the server does.
+// New checks the configuration, sets its defaults and returns a Broker. It returns all problems as
+// one joined error and no Broker. It does not connect: the first call that needs the server does.
 func New(cfg Config) (*Broker, error) {
 	err := cfg.check()
 	conn, connErr := redisconn.New(cfg.conn())

@@ -33,6 +33,9 @@ var errNoOwner = errors.New("redis: the lease has ended")
 // messages until its lease ends. It creates the queue if it does not exist. It waits for the
 // server. It returns the owner, which holds nothing yet, and the queue's levels, which it also
 // stores in s.q.
+//
+// Returns errors of the server, and errAnswer for an answer of another form; the owner may exist
+// then until its lease ends.
 func (s *subscription) register(ctx context.Context, eval evaluator) (*owner, *levels, error) {
 	sent := time.Now()
 	own := rand.Int64()
@@ -254,8 +257,10 @@ func (s *subscription) recordRenewal(own *owner, sent time.Time) {
 
 // acceptClaim stores the messages of a claim's answer in the subscription. It also stores the
 // levels, forgets the finished claims, and computes when to claim again. It sets s.drained if the
-// server will deliver further messages by itself and no notification came during the claim. It
-// takes s.mu.
+// server will deliver further messages by itself and no notification came during the claim.
+//
+// place is the number of the claim, and l holds the levels of the answer. It takes s.mu and does
+// not block.
 func (f *fetcher) acceptClaim(own *owner, l *levels, answer []any, place int64, finished []*claim) {
 	s := f.s
 	wait := s.b.cfg.Poll
@@ -324,8 +329,8 @@ func (s *subscription) addHeld(own *owner, ds []*delivery) bool {
 	return true
 }
 
-// setLevels sorts the ready deliveries by the levels l, which another process has declared. Call it
-// with s.mu held.
+// setLevels sorts the ready deliveries by the levels l, which another process has declared, into a
+// new s.ready. It does not set s.levels. Call it with s.mu held.
 func (s *subscription) setLevels(l *levels) {
 	ready := make([][]*delivery, max(1, len(l.bounds)))
 	for _, ds := range s.ready {

@@ -81,13 +81,13 @@ func splitFrames(rest string) []any {
 	return parts
 }
 
-// newDeliveries returns the deliveries of the claim with the given place, and the size of all
-// values in bytes. It returns nil and 0 if parts is empty. It does not add them to the subscription
-// and takes no lock.
+// newDeliveries returns the deliveries of the claim with the given place, which it makes, and the
+// size of all values in bytes. It returns nil and 0 if parts is empty. It does not add them to the
+// subscription and takes no lock.
 //
 // parts holds keys and values in turn. counts holds "index:count", with spaces between, for each
-// message that was delivered before; damaged entries are skipped. types holds the last content type
-// and is updated.
+// message that was delivered count times before this delivery; damaged entries are skipped. types
+// holds the last content type and is updated.
 func (s *subscription) newDeliveries(own *owner, place int64, parts []any, counts string, types *string) ([]*delivery, int) {
 	n := len(parts) / 2
 	if n == 0 {

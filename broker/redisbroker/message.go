@@ -72,11 +72,13 @@ func (b *Broker) encode(m *broker.Message) ([]byte, error) {
 	return append(v, m.Body...), nil
 }
 
-// decode fills m with the message that is stored as value under key. types holds the content type
-// of the previous message, to share its memory, and is updated.
+// decode fills m with the message that is stored as value under key. The key gives ID and
+// Generation. types holds the content type of the previous message, to share its memory, and is
+// updated.
 //
 // It never fails: a value that this adapter has not written becomes the body, so that a consumer
-// receives the message and can dead-letter it.
+// receives the message and can dead-letter it. Its priority is the default, and its content type is
+// JSON if it begins with "{", else empty.
 func decode(m *broker.Message, key, value string, types *string) {
 	m.ID, m.Generation = parseKey(key)
 	m.Priority = defaultPriority

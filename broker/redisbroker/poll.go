@@ -18,8 +18,8 @@ const (
 	pollTimeout = 5 * time.Second
 )
 
-// pollLoop calls pollTogether for all waiting subscriptions, every Config.Poll, until the Broker is
-// closed.
+// pollLoop calls pollTogether for the waiting subscriptions, maxPolled at a time, every
+// Config.Poll. It blocks until the Broker is closed, on a goroutine of its own.
 func (b *Broker) pollLoop() {
 	t := time.NewTicker(b.cfg.Poll)
 	defer t.Stop()

@@ -110,8 +110,9 @@ func (b *Broker) prepare(o broker.Outgoing) (*queue, *entry[outgoing], error) {
 }
 
 // PublishBatch implements [broker.BatchPublisher]. The messages of one queue are sent in their
-// order, up to 500 and about 1 MiB at a time. The queues are served at the same time. It waits
-// for all, and returns a BatchError if a message failed.
+// order, up to 500 and about 1 MiB at a time. The queues are served at the same time. It waits for
+// all. A message that fails does not stop the others, except those that are sent with it. Returns
+// nil if all were stored, otherwise a [broker.BatchError] with the error of each message.
 func (b *Broker) PublishBatch(ctx context.Context, ms []broker.Outgoing) error {
 	errs := make([]error, len(ms))
 	parts := make(map[*queue]*batchPart)
@@ -168,9 +169,10 @@ type batchPart struct {
 	call *call
 }
 
-// sendBatch sends the first messages of es in one round trip, up to maxBytes but at least one,
-// and returns their number. In the round trip the messages without a time come before those with
-// a time. An error applies to all of them. It is the send function of the batcher of a queue.
+// sendBatch sends the first messages of es in one round trip, up to maxBytes but at least one, and
+// returns their number. In the round trip the messages without a time come before those with a
+// time. It waits for the server. Returns its error, which applies to all of them. It is the send
+// function of the batcher of a queue.
 func (q *queue) sendBatch(ctx context.Context, es []*entry[outgoing]) (int, error) {
 	n, bytes, later := 0, 0, 0
 	for n < len(es) && (n == 0 || bytes+len(es[n].v.value) <= maxBytes) {

@@ -71,7 +71,7 @@ func (l *levels) levelOf(priority int) int {
 }
 
 // queue returns the state of the queue with the given name and creates it if necessary. It sends
-// nothing to the server. Returns ErrMalformed if the name is not valid.
+// nothing to the server and takes no lock. Returns ErrMalformed if the name is not valid.
 func (b *Broker) queue(name string) (*queue, error) {
 	if q, ok := b.queues.Load(name); ok {
 		return q.(*queue), nil //nolint:forcetypeassert // nothing else is in it

@@ -48,9 +48,10 @@ func loadScripts() (*scripts, error) {
 	return s, nil
 }
 
-// loadScript loads one script. Its text consists of the file's first line, with the flags for the
-// server, the library functions that it uses, and the other lines. Names of keys are replaced by
-// their indexes in KEYS.
+// loadScript loads one script from the embedded files. Its text consists of the file's first line,
+// with the flags for the server, the library functions that it uses, and the other lines. Names of
+// keys are replaced by their indexes in KEYS. Returns an error if a file does not exist or a name
+// of a key is unknown.
 func loadScript(name string) (*script, error) {
 	lib, err := sources.ReadFile("lua/lib.lua")
 	if err != nil {

@@ -234,8 +234,10 @@ func (b *Broker) setNode(ctx context.Context, node, state string, ttl time.Durat
 
 // makePresent writes a sign of life of a node and starts the goroutine that renews the nodes,
 // unless that runs. It sends nothing if this Broker wrote a sign of life within the last 5 s. It
-// returns nil, and does not renew the node, if the node has left before. It waits for the server.
-// It takes the mutex of b.nodes.
+// returns nil, and does not renew the node, if the node has left before.
+//
+// It waits for the server and returns its errors. It takes the mutex of b.nodes, but does not hold
+// it while it waits.
 func (b *Broker) makePresent(ctx context.Context, node string) error {
 	n := &b.nodes
 	n.mu.Lock()
@@ -261,9 +263,9 @@ func (b *Broker) makePresent(ctx context.Context, node string) error {
 	return nil
 }
 
-// renewNodes sends signs of life of all nodes at each nodeBeat. After a failure it tries again
-// after nodeRetry. It returns when no node is left or the Broker ends. It takes the mutex of
-// b.nodes.
+// renewNodes sends signs of life of all nodes in b.nodes at each nodeBeat. After a failure it tries
+// again after nodeRetry. It blocks until no node is left or the Broker ends. It takes the mutex of
+// b.nodes, but does not hold it while it waits.
 func (b *Broker) renewNodes() {
 	n := &b.nodes
 	wait := nodeBeat

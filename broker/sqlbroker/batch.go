@@ -103,8 +103,12 @@ func (e *entry[T]) finish(err error) {
 // idleTimeout limits the time that the sending goroutine waits for further entries before it ends.
 const idleTimeout = time.Second
 
-// run sends the pending entries in transactions, until no entry was added for idleTimeout. It takes
-// t.mu, but does not hold it while it waits.
+// run sends the pending entries in transactions, until no entry was added for idleTimeout. It makes
+// the tables first. It leaves out entries whose callers have gone.
+//
+// After a transaction of unknown outcome whose entries are sent again, it waits for the backoff
+// time. If the Broker ends during that wait, run finishes all pending entries with errClosed and
+// returns. It takes t.mu, but does not hold it while it waits.
 func (t *batcher[T]) run() {
 	timer := time.NewTimer(idleTimeout)
 	defer timer.Stop()

@@ -98,7 +98,9 @@ func (b *Broker) open(name string) error {
 // return nil at once. After an error the next call tries again.
 func (b *Broker) ready(ctx context.Context) error { return b.conn.Ready(ctx) }
 
-// update makes the tables and runs fn in a transaction. It waits for the database.
+// update makes the tables and runs fn in a transaction that may write. It waits for the database.
+// fn may run more than once. Returns the errors of ready, of the database and of fn; after an error
+// nothing is changed, except that ErrIndeterminate leaves it unknown.
 func (b *Broker) update(ctx context.Context, fn sqlconn.Func) error {
 	if err := b.ready(ctx); err != nil {
 		return err
@@ -106,8 +108,9 @@ func (b *Broker) update(ctx context.Context, fn sqlconn.Func) error {
 	return b.conn.Update(ctx, fn)
 }
 
-// exec runs one statement that writes, and returns the number of rows that it changed. Unless topic
-// is "" it notifies the consumers of that topic. It waits for the database.
+// exec makes the tables, runs one statement that writes, and returns the number of rows that it
+// changed. Unless topic is "" it notifies the consumers of that topic if a row was changed. It
+// waits for the database and returns its errors.
 func (b *Broker) exec(ctx context.Context, topic, query string, args ...any) (n int64, err error) {
 	if err := b.ready(ctx); err != nil {
 		return 0, err
@@ -121,7 +124,8 @@ func (b *Broker) exec(ctx context.Context, topic, query string, args ...any) (n 
 	return n, err
 }
 
-// view makes the tables and runs fn, which only reads. It waits for the database.
+// view makes the tables and runs fn, which only reads. It waits for the database. fn may run more
+// than once. Returns the errors of ready, of the database and of fn.
 func (b *Broker) view(ctx context.Context, fn sqlconn.Func) error {
 	if err := b.ready(ctx); err != nil {
 		return err

@@ -24,10 +24,11 @@ const (
 type deadCount struct{ put atomic.Int64 }
 
 // PutDead implements [broker.DeadLetterer]. It creates the queue if it does not exist. The same
-// letter put twice is two letters. It waits for the database.
+// letter put twice is two letters. It waits for the database. It may also remove letters above the
+// limits; errors of that are ignored.
 //
-// Returns ErrMalformed or ErrTooLarge if the message cannot be stored, ErrMalformed for an invalid
-// queue name.
+// Returns ErrMalformed or ErrTooLarge if the message cannot be stored, and ErrMalformed for an
+// invalid queue name. Returns ErrClosed after Close, and errors of the database.
 func (b *Broker) PutDead(ctx context.Context, queue string, d broker.Dead) error {
 	if err := b.open(queue); err != nil {
 		return err
@@ -51,8 +52,9 @@ func (b *Broker) PutDead(ctx context.Context, queue string, d broker.Dead) error
 	return nil
 }
 
-// trimSoon counts a letter that was put, and applies the limits after the first one and after each
-// hundredth part of DeadMax. It ignores errors: the next letter tries again.
+// trimSoon counts a letter that was put. It applies the limits after the first letter and after
+// each hundredth part of DeadMax, and then waits for the database. It ignores errors: the next
+// letter tries again.
 func (b *Broker) trimSoon(ctx context.Context, q *queue) {
 	n := q.dead.put.Add(1)
 	if every := max(1, b.cfg.DeadMax/trimPart); n%int64(every) == 1%int64(every) {
@@ -60,8 +62,9 @@ func (b *Broker) trimSoon(ctx context.Context, q *queue) {
 	}
 }
 
-// trim removes the dead letters above the limits of age and number, and counts them. It waits for
-// the database.
+// trim removes the dead letters above the limits of age and number in one transaction. It adds
+// their number to the queue's count of dropped letters. Without limits it does nothing. It waits
+// for the database and returns its errors.
 func (b *Broker) trim(ctx context.Context, q *queue) error {
 	if b.cfg.DeadMax < 0 && b.cfg.DeadTTL < 0 {
 		return nil
@@ -87,8 +90,13 @@ func (b *Broker) trim(ctx context.Context, q *queue) error {
 }
 
 // ScanDead implements [broker.DeadLetterer]. It first removes the letters above the limits. It
-// reads the letters in pages and removes those that fn chose after each page. No transaction is
-// open during fn. Returns ErrNoQueue if the queue does not exist.
+// shows the letters that exist at that time in pages, and removes those that fn chose after each
+// page. No transaction is open during fn. It waits for the database.
+//
+// Returns nil after the last letter and when fn returns DeadStop. Returns ErrNoQueue if the queue
+// does not exist, ErrMalformed for an invalid name, ErrClosed after Close, and errors of the
+// database. If ctx ends it returns ctx's cause; letters that fn chose before are removed
+// nevertheless.
 func (b *Broker) ScanDead(ctx context.Context, queue string, fn func(*broker.Dead) broker.DeadAction) error {
 	q, err := b.queue(ctx, queue)
 	if err == nil {
@@ -113,8 +121,12 @@ type letter struct {
 	dead broker.Dead
 }
 
-// scanPage shows the letters of one page to fn, from the first after from on, and removes those
-// that fn chose. It returns the last letter that it has shown, and whether the scan continues.
+// scanPage shows the letters of one page to fn: the first deadPage letters after from, up to last,
+// both sequence numbers. Then it removes those that fn chose. It returns the number of the last
+// letter that it has shown, and whether the scan continues.
+//
+// It waits for the database and returns its errors. If ctx ends it shows no further letter, removes
+// the chosen ones, and returns ctx's cause.
 func (b *Broker) scanPage(ctx context.Context, q *queue, from, last int64, fn func(*broker.Dead) broker.DeadAction) (int64, bool, error) {
 	var page []letter
 	err := b.view(ctx, func(ctx context.Context, tx *sqlconn.Tx) (err error) {
@@ -143,7 +155,9 @@ func (b *Broker) scanPage(ctx context.Context, q *queue, from, last int64, fn fu
 	return from, more, b.dropDead(ctx, remove)
 }
 
-// readDead reads the letters of one page.
+// readDead returns one page: the first deadPage letters after from, up to last, oldest first.
+// Headers that cannot be read are left out. It changes nothing. It waits for the database and
+// returns its errors.
 func (b *Broker) readDead(ctx context.Context, tx *sqlconn.Tx, q *queue, from, last int64) (page []letter, err error) {
 	rows, err := tx.Query(ctx, b.text.readDead, q.id, from, last, deadPage)
 	if err != nil {
@@ -170,8 +184,9 @@ func (b *Broker) readDead(ctx context.Context, tx *sqlconn.Tx, q *queue, from, l
 	return page, errors.Join(rows.Err(), rows.Close())
 }
 
-// dropDead removes letters, in one transaction. Letters that do not exist are ignored. It waits for
-// the database.
+// dropDead removes letters, each given as queue id and sequence number, in one transaction. Letters
+// that do not exist are ignored. Without letters it does nothing. It waits for the database and
+// returns its errors; after an error no letter is removed.
 func (b *Broker) dropDead(ctx context.Context, letters [][]any) error {
 	if len(letters) == 0 {
 		return nil
@@ -186,8 +201,9 @@ func (b *Broker) dropDead(ctx context.Context, letters [][]any) error {
 	})
 }
 
-// PurgeDead implements [broker.DeadLetterer]. It waits for the database. Returns ErrNoQueue if the
-// queue does not exist.
+// PurgeDead implements [broker.DeadLetterer]. It removes all letters with one statement and returns
+// their number. It waits for the database. Returns ErrNoQueue if the queue does not exist,
+// ErrMalformed for an invalid name, ErrClosed after Close, and errors of the database.
 func (b *Broker) PurgeDead(ctx context.Context, queue string) (int, error) {
 	q, err := b.queue(ctx, queue)
 	var n int64
@@ -197,8 +213,12 @@ func (b *Broker) PurgeDead(ctx context.Context, queue string) (int, error) {
 	return int(n), wrap(err, "purge the dead letters of", queue)
 }
 
-// Audit implements [broker.Auditor]. It reports dead letters that are as many as Config.DeadMax.
-// Returns ErrNoQueue if the queue does not exist.
+// Audit implements [broker.Auditor]. It returns a sentence if the dead letters of queue are as many
+// as Config.DeadMax, otherwise nil. It first removes letters above the limits, see Stats. For "" it
+// only asks the database whether it answers. It waits for the database.
+//
+// Returns ErrNoQueue if the queue does not exist, ErrMalformed for an invalid name, ErrClosed after
+// Close, and errors of the database.
 func (b *Broker) Audit(ctx context.Context, queue string) ([]string, error) {
 	if queue == "" {
 		err := b.view(ctx, func(ctx context.Context, tx *sqlconn.Tx) error {
@@ -218,8 +238,11 @@ func (b *Broker) Audit(ctx context.Context, queue string) ([]string, error) {
 }
 
 // Stats implements [broker.Inspector]. All counters are exact. It counts the rows of the queue, so
-// its time grows with their number. It first removes dead letters above the limits. Returns
-// ErrNoQueue if the queue does not exist.
+// its time grows with their number. If dead letters are above the limits, it removes them and
+// counts again. It waits for the database.
+//
+// Returns ErrNoQueue if the queue does not exist, ErrMalformed for an invalid name, ErrClosed after
+// Close, and errors of the database.
 func (b *Broker) Stats(ctx context.Context, queue string) (broker.Stats, error) {
 	q, err := b.queue(ctx, queue)
 	if err != nil {
@@ -234,7 +257,8 @@ func (b *Broker) Stats(ctx context.Context, queue string) (broker.Stats, error) 
 	return st, wrap(err, "stats of", queue)
 }
 
-// stats counts the messages of a queue. It also returns the age of its oldest dead letter.
+// stats counts the messages of a queue. It also returns the age of its oldest dead letter, 0
+// without one. It changes nothing. It waits for the database and returns its errors.
 func (b *Broker) stats(ctx context.Context, q *queue) (st broker.Stats, oldest time.Duration, err error) {
 	var ready, held, delayed, dead, dropped, age int64
 	err = b.view(ctx, func(ctx context.Context, tx *sqlconn.Tx) error {
@@ -247,9 +271,12 @@ func (b *Broker) stats(ctx context.Context, q *queue) (st broker.Stats, oldest t
 // purgeChunk is the number of messages that one transaction of Purge removes.
 const purgeChunk = 5000
 
-// Purge implements [broker.Inspector]. It removes up to 5,000 messages in a transaction. After an
-// error it also returns the number of messages that are removed already. Returns ErrNoQueue if the
-// queue does not exist.
+// Purge implements [broker.Inspector]. It removes the ready messages, up to 5,000 in a transaction,
+// and returns their number. Delayed and held messages stay. It waits for the database.
+//
+// Returns ErrNoQueue if the queue does not exist, ErrMalformed for an invalid name, ErrClosed after
+// Close, and errors of the database. After an error the number is that of the messages that are
+// removed already.
 func (b *Broker) Purge(ctx context.Context, queue string) (int, error) {
 	q, err := b.queue(ctx, queue)
 	if err != nil {

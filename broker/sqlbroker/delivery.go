@@ -149,14 +149,15 @@ func (d *delivery) AckSync(ctx context.Context) error {
 }
 
 // Release implements [broker.Delivery]. Without a delay the message goes back to its place in the
-// queue. With a delay it keeps its Generation. In both cases the delivery counts. It waits for the
-// database. Its errors are those of await.
+// queue. With a delay it becomes due after that time, with the same Generation. In both cases the
+// delivery counts. It waits for the commit. Its errors are those of await.
 func (d *delivery) Release(ctx context.Context, after time.Duration) error {
 	return d.await(ctx, settlement{d: d, kind: released, after: d.sub.b.delay(after)}, "release in")
 }
 
 // DeadLetter implements [broker.Delivery]. One transaction moves the message from the queue to the
-// dead letters. It waits for the database. Its errors are those of await.
+// dead letters. Then it may remove letters above the limits, and ignores errors of that. It waits
+// for the database. Its errors are those of await.
 func (d *delivery) DeadLetter(ctx context.Context, dead broker.Dead) error {
 	err := d.await(ctx, settlement{d: d, kind: deadLettered, dead: dead.Normalized()}, "dead-letter in")
 	if err == nil {
@@ -167,10 +168,13 @@ func (d *delivery) DeadLetter(ctx context.Context, dead broker.Dead) error {
 
 // await adds a settlement to the next transaction and waits for its commit. Before that it waits
 // for another settlement of d in progress. A lost answer is asked for again while the lease lasts.
+// It takes the subscription's mutex, but does not hold it while it waits.
 //
 //   - ctx ends before the answer: ErrUnavailable if nothing was sent, otherwise ErrIndeterminate.
 //     Then d can be settled again.
 //   - d is no longer held: ErrSettled or ErrLeaseLost.
+//   - The database refuses: its error, for example ErrBlocked for a full disk. Then d can be
+//     settled again.
 func (d *delivery) await(ctx context.Context, v settlement, what string) error {
 	if err := d.beginSettle(ctx); err != nil {
 		return err
@@ -182,12 +186,13 @@ func (d *delivery) await(ctx context.Context, v settlement, what string) error {
 	return err
 }
 
-// notHeld returns the result of a settlement for which the database did not find d under its token.
-// resent says that this settlement was sent before. It takes the subscription's mutex.
+// notHeld returns the result of a settlement of kind k for which the database did not find d under
+// its token. resent says that this settlement was sent before. It takes the subscription's mutex.
 //
-//   - nil, if only settlements of the same kind may have been executed, and the lease lasts.
-//   - ErrSettled, if another settlement may have been executed, and the lease lasts.
-//   - ErrLeaseLost otherwise.
+//   - ErrLeaseLost, if no settlement of d had an unknown outcome, or if the lease has ended.
+//   - nil, if only acknowledgements had one and this is an acknowledgement. Also nil, if only
+//     earlier sendings of this settlement had one.
+//   - ErrSettled otherwise.
 func (d *delivery) notHeld(k kind, resent bool) error {
 	d.sub.mu.Lock()
 	defer d.sub.mu.Unlock()

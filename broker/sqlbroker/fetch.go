@@ -90,8 +90,12 @@ func (f *fetcher) rewind() {
 }
 
 // step does one of these, the first that is necessary: it returns excess messages, looks for the
-// messages of a claim of unknown outcome, claims messages, or waits for work. It returns false if
-// the subscription is closed. It takes s.mu.
+// messages of a claim of unknown outcome, claims messages, or waits for work. An error of the step
+// goes to result, which then waits for the backoff time.
+//
+// It returns true if there may be more to do, and false if the subscription or the Broker is closed
+// and no excess is left. It waits for the database. It takes s.mu, but does not hold it while it
+// waits.
 func (f *fetcher) step() bool {
 	s := f.s
 	s.mu.Lock()
@@ -135,8 +139,12 @@ func (f *fetcher) result(err error) {
 	f.attempt++
 }
 
-// wait blocks until there is room for messages, a notification comes, the subscription is closed,
-// or the next poll is due.
+// wait blocks until the goroutine has work: there is room for messages, a notification came, a poll
+// is due, or a claim of unknown outcome must be looked for. It also returns when the subscription
+// or the Broker is closed.
+//
+// After a notification or a poll it sets s.drained to false, and the next claim begins at the first
+// message. It takes s.mu, but does not hold it while it waits.
 func (f *fetcher) wait() {
 	s := f.s
 	next := f.next
@@ -166,8 +174,10 @@ func (f *fetcher) wait() {
 	s.mu.Unlock()
 }
 
-// claim asks the database for up to want messages and stores them in the subscription. After a lost
-// answer it adds the claim to f.unknown. It waits for the database, and takes s.mu.
+// claim claims up to want messages, fewer if they are large, and stores them in the subscription.
+// It waits for the database, for at most a lease, and takes s.mu. Returns the errors of the
+// database. After ErrIndeterminate it adds the claim to f.unknown; after any other error nothing
+// was claimed.
 func (f *fetcher) claim(want int) error {
 	s := f.s
 	limit := firstClaim
@@ -201,7 +211,9 @@ func (f *fetcher) claim(want int) error {
 	return nil
 }
 
-// claimAll claims messages of all levels in one statement, for PostgreSQL.
+// claimAll claims up to c.want messages of all levels for PostgreSQL, with one statement in tx, and
+// returns them. It sets c.wake to the time until the next delayed message is due. Returns errors of
+// the database.
 func (f *fetcher) claimAll(ctx context.Context, tx *sqlconn.Tx, c *claim) (rows []stored, err error) {
 	found, err := tx.Query(ctx, f.s.b.text.claim, f.s.q.id, f.levels, f.due, f.seq, c.want, f.s.lease.Microseconds(), c.token)
 	if err != nil {
@@ -221,8 +233,9 @@ func (f *fetcher) claimAll(ctx context.Context, tx *sqlconn.Tx, c *claim) (rows 
 	return rows, errors.Join(found.Err(), found.Close())
 }
 
-// claimEach claims messages level by level, for SQLite. If they are too few it also reads when the
-// next message is due.
+// claimEach claims up to c.want messages for SQLite, with one statement in tx for each level, and
+// returns them. If they are too few it sets c.wake to the time until the next delayed message is
+// due. Returns errors of the database.
 func (f *fetcher) claimEach(ctx context.Context, tx *sqlconn.Tx, c *claim) (rows []stored, err error) {
 	text, q := f.s.b.text, f.s.q.id
 	for _, level := range f.levels {
@@ -246,7 +259,8 @@ func (f *fetcher) claimEach(ctx context.Context, tx *sqlconn.Tx, c *claim) (rows
 	return rows, nil
 }
 
-// scan appends the messages of a query to rows and closes the query.
+// scan appends the messages of a query to rows, returns the result and closes the query. Returns
+// the first error of the query, with rows incomplete or nil.
 func scan(found sqlconn.Rows, rows []stored) ([]stored, error) {
 	for found.Next() {
 		var r stored
@@ -258,7 +272,8 @@ func scan(found sqlconn.Rows, rows []stored) ([]stored, error) {
 	return rows, errors.Join(found.Err(), found.Close())
 }
 
-// wakeIn notes that a message is due after us microseconds. It ignores nil.
+// wakeIn notes that a message is due after us microseconds: it sets c.wake if that is earlier than
+// before, to at least 1 µs. It ignores nil.
 func (c *claim) wakeIn(us *int64) {
 	if us == nil {
 		return
@@ -268,7 +283,8 @@ func (c *claim) wakeIn(us *int64) {
 	}
 }
 
-// lostClaim returns a claim of unknown outcome whose messages must be looked for now, or nil.
+// lostClaim returns a claim of unknown outcome whose messages must be looked for now, or nil. It
+// changes nothing.
 func (f *fetcher) lostClaim(now time.Time) *claim {
 	for _, c := range f.unknown {
 		if !c.look.After(now) {
@@ -278,9 +294,13 @@ func (f *fetcher) lostClaim(now time.Time) *claim {
 	return nil
 }
 
-// recover looks for the messages of a claim whose answer was lost, and stores them in the
-// subscription. If it finds no message it looks again later, as lookAfter says. After that they
-// would go back when their lease ends. It waits for the database, and takes s.mu.
+// recover looks for the messages of c, a claim whose answer was lost, and stores them in the
+// subscription. If it finds no message it looks again later, as lookAfter says. After the last
+// look, or a lease after the claim, it removes c from f.unknown: its messages go back when their
+// lease ends.
+//
+// It waits for the database, until the lease ends at most, and returns its errors; c is looked for
+// again then. It takes s.mu, but does not hold it while it waits.
 func (f *fetcher) recover(c *claim) error {
 	s := f.s
 	var rows []stored
@@ -311,8 +331,10 @@ func (f *fetcher) recover(c *claim) error {
 	return nil
 }
 
-// accept stores the messages of a claim in the subscription, moves the cursor, and computes when to
-// claim again. It takes s.mu.
+// accept stores the messages of a claim in the subscription. It moves the cursor of PostgreSQL
+// behind them, and sets f.next, the time of the next poll. If the claim found fewer messages than
+// it wanted, the next one begins at the first message. If it also began there, it sets s.drained:
+// no claim is made until a notification or poll. It takes s.mu.
 func (f *fetcher) accept(c *claim, rows []stored) {
 	s := f.s
 	slices.SortFunc(rows, func(x, y stored) int {
@@ -371,8 +393,9 @@ func (f *fetcher) add(c *claim, rows []stored) {
 }
 
 // returnUnreceived returns all messages that Receive has not returned to the queue, at the end of
-// the claiming. It blocks, and repeats after errors, until the leases have ended or the Broker is
-// closed: then the messages go back by themselves. It takes s.mu.
+// the claiming. It first looks for the messages of claims of unknown outcome. It blocks, and
+// repeats after errors, until the leases have ended or the Broker is closed: then the messages go
+// back by themselves. It takes s.mu, but does not hold it while it waits.
 func (f *fetcher) returnUnreceived() {
 	s := f.s
 	for attempt := 0; ; attempt++ {
@@ -396,7 +419,9 @@ func (f *fetcher) returnUnreceived() {
 }
 
 // returnHeld returns the messages ds, which Receive has not returned, to the queue, and marks them
-// as settled. The delivery does not count. After an error it keeps them as excess. It takes s.mu.
+// as settled. The delivery does not count. It skips messages whose lease has ended. It waits for
+// the database and returns its error; after that ds are excess again. It takes s.mu, but does not
+// hold it while it waits.
 func (f *fetcher) returnHeld(ds []*delivery) error {
 	s := f.s
 	ds = slices.DeleteFunc(ds, func(d *delivery) bool { return !d.alive(time.Now()) })

@@ -11,8 +11,11 @@ import (
 )
 
 // Find implements [broker.Finder]. Of several waiting generations it returns the highest. At is the
-// time of a delayed message, otherwise zero. It waits for the database. Returns ErrNotFound if no
-// such message waits, ErrNoQueue if the queue does not exist.
+// time of a delayed message, otherwise zero. It waits for the database.
+//
+// Returns ErrNotFound if no such message waits or the id is not valid, and ErrNoQueue if the queue
+// does not exist. Returns ErrMalformed for an invalid queue name, ErrClosed after Close, and errors
+// of the database.
 func (b *Broker) Find(ctx context.Context, queue, id string) (broker.Outgoing, error) {
 	q, err := b.queue(ctx, queue)
 	if err != nil {
@@ -41,8 +44,7 @@ func (b *Broker) Find(ctx context.Context, queue, id string) (broker.Outgoing, e
 }
 
 // Delete implements [broker.Finder]. It removes the waiting message with the highest Generation. It
-// waits for the database. Returns ErrNotFound if no such message waits, ErrNoQueue if the queue
-// does not exist.
+// waits for the database. Its errors are those of Find.
 func (b *Broker) Delete(ctx context.Context, queue, id string) error {
 	q, err := b.queue(ctx, queue)
 	if err == nil {
@@ -59,6 +61,7 @@ func (b *Broker) Delete(ctx context.Context, queue, id string) error {
 //   - o.Queue is neither queue nor empty, or a consumer holds the new Generation: ErrMalformed.
 //   - The message cannot be stored: ErrMalformed or ErrTooLarge.
 //   - No such message waits: ErrNotFound. The queue does not exist: ErrNoQueue.
+//   - After Close: ErrClosed. The database fails: its error, for example ErrUnavailable.
 func (b *Broker) Update(ctx context.Context, queue string, o broker.Outgoing) error {
 	if o.Queue != "" && o.Queue != queue {
 		return fmt.Errorf("sql update in %.128q: %w: the message names another queue, %.128q", queue, broker.ErrMalformed, o.Queue)
@@ -75,8 +78,9 @@ func (b *Broker) Update(ctx context.Context, queue string, o broker.Outgoing) er
 	return wrap(err, "update in", queue)
 }
 
-// change runs a statement for a waiting message, whose id is the second argument. Returns
-// ErrNotFound if the statement changes no row.
+// change runs a statement for a waiting message, whose id is the second argument, and notifies the
+// consumers of topic unless that is "". It waits for the database. Returns ErrNotFound if the id is
+// not valid or the statement changes no row, and errors of the database.
 func (b *Broker) change(ctx context.Context, topic, query string, args ...any) error {
 	id, _ := args[1].(string)
 	if !messagecode.ValidID(id) {

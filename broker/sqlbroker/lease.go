@@ -8,11 +8,12 @@ import (
 )
 
 // keepLease renews the leases of the held messages when a third of them is over, all in one
-// statement. It marks those as lost whose lease has ended or that the database has given to another
-// consumer. It is one of the subscription's two goroutines.
+// transaction. After a failure it tries again after a 24th of the lease. It marks those as lost
+// whose lease has ended or that the database has given to another consumer. It is one of the
+// subscription's two goroutines.
 //
-// It returns when the subscription is closed and holds no message, or when the Broker is closed. It
-// takes s.mu.
+// It returns when the subscription is closed and holds no message, and first removes it from the
+// Broker. It also returns when the Broker is closed. It takes s.mu and b.mu.
 func (s *subscription) keepLease() {
 	every := s.lease / 6
 	t := time.NewTimer(every)
@@ -62,9 +63,10 @@ func (s *subscription) dueForRenewal(now time.Time) (ds []*delivery, first time.
 	return ds, first, s.isIdle && len(s.held) == 0
 }
 
-// renew renews the leases of ds. It waits for the database, until first at most. It marks those as
-// lost that the database has given to another consumer. After an error all leases last as long as
-// before. It takes s.mu.
+// renew renews the leases of ds, from the time of the call on. It waits for the database, until
+// first at most, and returns its errors. It marks those as lost that the database has given to
+// another consumer, unless a settlement of them is in progress. After an error all leases last as
+// long as before. It takes s.mu.
 func (s *subscription) renew(ds []*delivery, first time.Time) error {
 	ctx, cancel := context.WithDeadline(s.b.calls, first)
 	defer cancel()

@@ -29,7 +29,8 @@ const fixedSize = 200
 // rowSize returns the approximate size of a message, in bytes.
 func rowSize(e *entry[row]) int { return fixedSize + len(e.v.m.Body) + len(e.v.meta) }
 
-// encode returns m as a row of q, for delivery at the given time. Returns ErrMalformed or
+// encode returns m as a row of q, for delivery at the given time; zero: at once. A time from
+// broker.FromNow counts from the insertion, by the database's clock. Returns ErrMalformed or
 // ErrTooLarge if m cannot be stored.
 func (b *Broker) encode(q *queue, m *broker.Message, at time.Time) (row, error) {
 	meta, err := b.check(m)
@@ -135,8 +136,9 @@ func (b *Broker) prepare(ctx context.Context, o broker.Outgoing) (row, error) {
 }
 
 // PublishBatch implements [broker.BatchPublisher]. The messages are sent in their order, up to
-// 1,000 and about 4 MiB in a transaction. It waits for all, and returns a BatchError if a message
-// failed.
+// 1,000 and about 4 MiB in a transaction. It waits for all. A message that fails does not stop the
+// others, except those of its transaction. Returns nil if all were stored, otherwise a
+// [broker.BatchError] with the error of each message, one of those of publish.
 func (b *Broker) PublishBatch(ctx context.Context, ms []broker.Outgoing) error {
 	errs := make([]error, len(ms))
 	es := make([]*entry[row], 0, len(ms))
@@ -171,8 +173,9 @@ func (b *Broker) PublishBatch(ctx context.Context, ms []broker.Outgoing) error {
 // oneStatement reports that a batch needs one statement.
 func oneStatement[T any]([]*entry[T]) bool { return true }
 
-// insert stores the messages es and notifies the consumers of their queues. It is the send function
-// of the batcher of published messages.
+// insert stores the messages es and notifies the consumers of their queues after the commit. A
+// message with the same id and generation as a stored one is dropped. Returns errors of the
+// database. It is the send function of the batcher of published messages.
 func (b *Broker) insert(ctx context.Context, tx *sqlconn.Tx, es []*entry[row]) error {
 	rows := make([][]any, len(es))
 	topics := make(map[*queue]bool)

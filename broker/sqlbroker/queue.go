@@ -63,7 +63,9 @@ func (b *Broker) queue(ctx context.Context, name string) (*queue, error) {
 	return b.readQueue(ctx, name)
 }
 
-// readQueue is queue that always asks the database, for a valid name.
+// readQueue reads a queue from the database and stores it in b.queues, unless another call was
+// faster. It returns the stored one. name must be valid. It waits for the database. Returns
+// ErrNoQueue if the queue does not exist, and errors of the database.
 func (b *Broker) readQueue(ctx context.Context, name string) (*queue, error) {
 	q := &queue{name: name, topic: "broker " + b.cfg.Namespace + "." + name}
 	err := b.view(ctx, func(ctx context.Context, tx *sqlconn.Tx) error {
@@ -80,8 +82,9 @@ func (b *Broker) readQueue(ctx context.Context, name string) (*queue, error) {
 	return got.(*queue), nil //nolint:forcetypeassert // nothing else is in it
 }
 
-// ensure returns the queue, and creates it with the given levels if it does not exist. It always
-// waits for the database. Its errors are those of queue.
+// ensure returns the queue, and creates it with the given levels if it does not exist. An existing
+// queue keeps its levels. It always waits for the database. Its errors are those of queue and of
+// the database.
 func (b *Broker) ensure(ctx context.Context, name, levels string) (*queue, error) {
 	if err := b.open(name); err != nil {
 		return nil, err
@@ -106,11 +109,11 @@ func (b *Broker) ensureKnown(ctx context.Context, name string) (*queue, error) {
 }
 
 // Declare implements [broker.Declarer]. It creates the queues that do not exist, one after the
-// other. A queue keeps the levels with which it was created; other levels are logged once. Declare
-// stops at the first error; the queues before it exist then.
+// other, and waits for the database. A queue keeps the levels with which it was created; other
+// levels are logged once. Declare stops at the first error; the queues before it exist then.
 //
-// Returns ErrMalformed for an invalid name or for levels that do not ascend or are more than 64,
-// ErrClosed after Close.
+// Returns ErrMalformed for an invalid name or for levels that do not ascend or are more than 64.
+// Returns ErrClosed after Close, and errors of the database.
 func (b *Broker) Declare(ctx context.Context, qs ...broker.Queue) error {
 	for _, want := range qs {
 		if err := checkName(want.Name); err != nil {

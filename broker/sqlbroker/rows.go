@@ -8,8 +8,9 @@ import (
 	"github.com/swarmiji/swarmiji/internal/sqlconn"
 )
 
-// each runs a statement of a batch for rows with these columns. It returns for each row whether it
-// had an effect, unless the statement is an INSERT.
+// each runs a statement for rows with these columns: once for all on PostgreSQL, once for each on
+// SQLite. It returns for each row whether the statement changed something, except that on
+// PostgreSQL an INSERT always gives false. It waits for the database and returns its first error.
 func (b *Broker) each(ctx context.Context, tx *sqlconn.Tx, query string, columns []string, rows [][]any) ([]bool, error) {
 	hit := make([]bool, len(rows))
 	if !b.postgres() {

@@ -55,9 +55,10 @@ func (s *subscription) oneKind(es []*entry[settlement]) bool {
 	return s.b.postgres()
 }
 
-// settle executes the settlements es, one statement for each kind on PostgreSQL. A settlement whose
-// message is not held under its token gets the error of notHeld. It is the send function of the
-// batcher of settlements.
+// settle executes the settlements es in tx, one statement for each kind on PostgreSQL. It sets the
+// error of each: nil, or that of notHeld if its message is not held under its token. It notifies
+// the consumers of queues that get a released or retried message. Returns errors of the database,
+// for which all of es failed. It is the send function of the batcher of settlements. It takes s.mu.
 func (s *subscription) settle(ctx context.Context, tx *sqlconn.Tx, es []*entry[settlement]) error {
 	text := s.b.text
 	for _, k := range []struct {
@@ -104,7 +105,9 @@ func (s *subscription) settle(ctx context.Context, tx *sqlconn.Tx, es []*entry[s
 	return nil
 }
 
-// settleKind executes settlements of one kind. It returns for each whether the message was held.
+// settleKind executes settlements of one kind in tx. It returns for each whether the message was
+// held, which means that the settlement took effect. On SQLite a dead letter or a retry takes two
+// statements. Returns the first error of the database.
 func (s *subscription) settleKind(ctx context.Context, tx *sqlconn.Tx, k kind, query string, columns []string, rows [][]any) ([]bool, error) {
 	b := s.b
 	if b.postgres() || k == acked || k == released {
@@ -134,9 +137,9 @@ func (s *subscription) settleKind(ctx context.Context, tx *sqlconn.Tx, k kind, q
 	return hit, nil
 }
 
-// Retry implements [broker.Retrier]. It is one transaction, with any queue of the same database.
-// Returns ErrUnsupported if d is not a delivery of this Broker. Its other errors are those of
-// Publish and of a settlement.
+// Retry implements [broker.Retrier]. One transaction removes the message of d and stores next, in
+// any queue of the same database. It waits for the commit. Returns ErrUnsupported if d is not a
+// delivery of this Broker. Its other errors are those of prepare and await.
 func (b *Broker) Retry(ctx context.Context, d broker.Delivery, next broker.Outgoing) error {
 	own, ok := capability.As[*delivery](d)
 	if !ok || own.sub.b != b {

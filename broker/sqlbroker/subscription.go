@@ -48,8 +48,10 @@ type subscription struct {
 
 // Subscribe implements [broker.Broker]. If the queue does not exist it is created, without priority
 // levels. It waits for the database and starts two goroutines, which claim messages and renew their
-// leases. Returns ErrMalformed for a negative prefetch or a lease that is negative or shorter than
-// 100 ms, ErrClosed after Close.
+// leases. Prefetch 0 means no limit, Lease 0 means Config.Lease. It takes b.mu.
+//
+// Returns ErrMalformed for an invalid name, a negative prefetch, or a lease that is negative or
+// shorter than 100 ms. Returns ErrClosed after Close, and errors of the database.
 func (b *Broker) Subscribe(ctx context.Context, name string, o broker.SubscribeOptions) (broker.Subscription, error) {
 	if err := checkName(name); err != nil {
 		return nil, err
@@ -91,7 +93,8 @@ func (b *Broker) Subscribe(ctx context.Context, name string, o broker.SubscribeO
 
 // Receive implements [broker.Subscription]. It blocks until a message is held, ctx ends, or the
 // subscription is closed, and returns the most urgent message. A held message is returned even if
-// ctx has ended. Returns ErrClosed after Close, and ErrAccess while the database refuses claims.
+// ctx has ended. It takes s.mu, but does not hold it while it waits. Returns ctx's error, ErrClosed
+// after Close, and ErrAccess while the database refuses claims.
 func (s *subscription) Receive(ctx context.Context) (broker.Delivery, error) {
 	for {
 		d, err := s.takeReady()
@@ -144,7 +147,8 @@ func (s *subscription) takeReady() (broker.Delivery, error) {
 	return nil, nil //nolint:nilnil // nothing yet
 }
 
-// Buffered implements [broker.Buffer]. It takes s.mu.
+// Buffered implements [broker.Buffer]. It returns the messages that are ready for Receive, the most
+// urgent level first. They are not copied. It takes s.mu.
 func (s *subscription) Buffered() []*broker.Message {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -216,8 +220,8 @@ func (s *subscription) Close(ctx context.Context) error {
 
 // closeWithBroker closes a subscription of a Broker that closes. It marks all held messages as lost
 // and returns them to the queue, also those that Receive has returned. It waits for the database
-// until ctx ends. After an error the messages that were not returned go back when their leases end.
-// It takes s.mu, but does not hold it while it waits.
+// until ctx ends. Returns the errors of Close and giveBack; the messages that were not returned
+// then go back when their leases end. It takes s.mu, but does not hold it while it waits.
 func (s *subscription) closeWithBroker(ctx context.Context) error {
 	err := s.Close(ctx)
 	s.mu.Lock()
@@ -235,8 +239,9 @@ func (s *subscription) closeWithBroker(ctx context.Context) error {
 	return s.giveBack(ctx, held, 0)
 }
 
-// lose marks a held delivery as lost: it closes its Lost channel and drops it if Receive has not
-// returned it. Call it with s.mu held.
+// lose marks a held delivery as lost: it closes its Lost channel, no longer holds it, and drops it
+// if Receive has not returned it. It wakes both goroutines of the subscription. A second call does
+// nothing. Call it with s.mu held.
 func (s *subscription) lose(d *delivery) {
 	if d.gone {
 		return
@@ -252,8 +257,10 @@ func (s *subscription) lose(d *delivery) {
 	s.wakeLease.Notify()
 }
 
-// giveBack returns the messages ds to their places in the queue, and subtracts uncounted from their
-// deliveries. A message that is no longer held is skipped. It waits for the database.
+// giveBack returns the messages ds to their places in the queue, subtracts uncounted from their
+// deliveries, and notifies the consumers. A message that is no longer held is skipped. It waits for
+// the database, up to maxBatch messages at a time, and repeats a call of unknown outcome until ctx
+// or the Broker ends. Returns the first error; the messages before are returned then.
 func (s *subscription) giveBack(ctx context.Context, ds []*delivery, uncounted int64) error {
 	for part := range slices.Chunk(ds, maxBatch) {
 		rows := make([][]any, len(part))

@@ -95,7 +95,8 @@ func unnest(columns ...string) string {
 	return "unnest(" + strings.Join(args, ", ") + ") WITH ORDINALITY AS k(" + strings.Join(names, ", ") + ", n)"
 }
 
-// newTexts returns the statements in the dialect d.
+// newTexts returns the statements in the dialect d, as the fields of texts describe them. It calls
+// no database.
 func newTexts(d sqlconn.Dialect) *texts {
 	now := d.Now()
 	once := "(SELECT " + now + ")" // read once, so that an index is used
@@ -164,7 +165,8 @@ const (
 	ofKey      = `m.queue = k.queue AND m.id = k.id AND m.generation = k.generation AND m.token = k.token`
 )
 
-// forPostgres sets the statements that are particular to PostgreSQL.
+// forPostgres sets the statements of t that are particular to PostgreSQL. now and once are
+// expressions for the time: the current one, and one that is read once.
 func (t *texts) forPostgres(now, once string) {
 	key := unnest(keyColumns...)
 	// The rows of a batch get their seq in the order of the batch.

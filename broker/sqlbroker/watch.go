@@ -33,9 +33,13 @@ type watcher struct {
 	stopped bool
 }
 
-// Watch implements [broker.Watcher]. While a function is registered, the database is asked once a
-// second, or each half second while it does not answer. The first state follows after the first
-// answer. err wraps a sentinel of package broker.
+// Watch implements [broker.Watcher]. It calls fn on another goroutine: first with the state after
+// the next answer, then after each change, one call at a time. While a function is registered, the
+// database is asked once a second, or each half second while it does not answer. err wraps a
+// sentinel of package broker, and is nil for Connected.
+//
+// After stop has returned no call begins or runs: it waits for a running one, so fn must not call
+// it. Watch and stop take mutexes of b.watch and of the watcher.
 func (b *Broker) Watch(fn func(s broker.ConnState, err error)) (stop func()) {
 	w := &watcher{fn: fn}
 	ws := &b.watch
@@ -58,8 +62,10 @@ func (b *Broker) Watch(fn func(s broker.ConnState, err error)) (stop func()) {
 	}
 }
 
-// lookAfter asks the database and tells the watchers of changes, until none is left or the Broker
-// ends.
+// lookAfter asks the database for its time, up to watchTime for each answer, and passes the state
+// to the watchers. Then it waits, and repeats that until no watcher is left or the Broker ends. It
+// runs in a goroutine of its own. It takes the mutex of b.watch, but does not hold it while it
+// waits or calls a watcher.
 func (b *Broker) lookAfter() {
 	ws := &b.watch
 	for {
@@ -98,7 +104,8 @@ func (b *Broker) lookAfter() {
 	}
 }
 
-// tell calls the function if the state is another than before.
+// tell calls the function with the state, unless that is the same as at the last call or the
+// watcher is stopped. It holds w.mu meanwhile.
 func (w *watcher) tell(state broker.ConnState, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -48,10 +48,12 @@ type storedNote struct {
 	Verdict int    `json:"verdict,omitempty"`
 }
 
-// NoteStart implements [broker.Witness]. It raises the beat of s.Node if the last one is older than
-// 5 s, and each second from then on. Then it stores the note and returns the earlier ones. It waits
-// for the database. Returns ErrMalformed if s or the queue name is not valid, ErrClosed after
-// Close.
+// NoteStart implements [broker.Witness]. It creates the queue if it does not exist. It raises the
+// beat of s.Node if the last one is older than 5 s, and each second from then on. Then it stores
+// the note and returns the earlier ones. It waits for the database. It takes the mutex of b.nodes.
+//
+// Returns ErrMalformed if s or the queue name is not valid, ErrClosed after Close, and errors of
+// the database. After an error the note may be stored.
 func (b *Broker) NoteStart(ctx context.Context, queue string, s broker.Start) (earlier []broker.Start, err error) {
 	if err := b.checkNote(queue, s); err != nil {
 		return nil, err
@@ -72,8 +74,9 @@ func (b *Broker) NoteStart(ctx context.Context, queue string, s broker.Start) (e
 	return earlier, nil
 }
 
-// JudgeStart implements [broker.Witness]. It does nothing if the note does not exist. It waits for
-// the database. Returns ErrMalformed if s or the queue name is not valid, ErrClosed after Close.
+// JudgeStart implements [broker.Witness]. It does nothing if the queue or the note does not exist.
+// It waits for the database. Returns ErrMalformed if s or the queue name is not valid, ErrClosed
+// after Close, and errors of the database.
 func (b *Broker) JudgeStart(ctx context.Context, queue string, s broker.Start) error {
 	if err := b.checkNote(queue, s); err != nil {
 		return err
@@ -95,7 +98,8 @@ func (b *Broker) JudgeStart(ctx context.Context, queue string, s broker.Start) e
 	return wrap(err, "judge a start in", queue)
 }
 
-// checkNote returns ErrMalformed if s or the queue name is not valid, ErrClosed after Close.
+// checkNote returns ErrMalformed if s or the queue name is not valid, ErrClosed after Close, and
+// nil otherwise. It takes b.mu.
 func (b *Broker) checkNote(queue string, s broker.Start) error {
 	if err := b.open(queue); err != nil {
 		return err
@@ -108,8 +112,9 @@ func (b *Broker) checkNote(queue string, s broker.Start) error {
 }
 
 // changeNotes replaces the notes of the message of s by what fn returns, in one transaction that
-// locks them. If create is false and the message has no notes it does nothing. It waits for the
-// database.
+// locks them. fn gets the stored notes, which may be empty, and may run more than once. If create
+// is false and the message has no row of notes it does nothing. It waits for the database. Returns
+// its errors, and ErrAccess if the stored notes cannot be read.
 func (b *Broker) changeNotes(ctx context.Context, q *queue, s broker.Start, create bool, fn func([]broker.Start) []broker.Start) error {
 	return b.update(ctx, func(ctx context.Context, tx *sqlconn.Tx) error {
 		key := []any{q.id, s.ID, int64(s.Generation)}
@@ -138,7 +143,8 @@ func (b *Broker) changeNotes(ctx context.Context, q *queue, s broker.Start, crea
 	})
 }
 
-// parseNotes returns the notes in their stored form, for the message of s.
+// parseNotes returns the notes in their stored form, with the id and generation of s. Returns
+// ErrAccess if text is not such a form.
 func parseNotes(text string, s broker.Start) ([]broker.Start, error) {
 	var all []storedNote
 	if err := json.Unmarshal([]byte(text), &all); err != nil {
@@ -154,7 +160,8 @@ func parseNotes(text string, s broker.Start) ([]broker.Start, error) {
 	return notes, nil
 }
 
-// formatNotes returns the stored form of notes.
+// formatNotes returns the stored form of notes: JSON without id and generation. Its error is always
+// nil.
 func formatNotes(notes []broker.Start) (string, error) {
 	all := make([]storedNote, len(notes))
 	for i, n := range notes {
@@ -166,7 +173,7 @@ func formatNotes(notes []broker.Start) (string, error) {
 
 // NodeState implements [broker.Witness]. It waits up to 4 s for the next beat of the node. Returns
 // ErrMalformed if the name is not valid, ErrUnavailable if ctx ends earlier, ErrClosed if the
-// Broker is closed.
+// Broker is closed, and errors of the database. The state means nothing then.
 func (b *Broker) NodeState(ctx context.Context, node string) (broker.NodeState, error) {
 	if err := b.checkNode(node); err != nil {
 		return broker.NodeAbsent, err
@@ -176,11 +183,15 @@ func (b *Broker) NodeState(ctx context.Context, node string) (broker.NodeState, 
 }
 
 // nodeState reads the beat of a node every nodePoll, until it knows the state of the node, for at
-// most nodeSilence.
+// most nodeSilence. It changes nothing.
 //
 //   - NodePresent: the beat has grown since the first read.
 //   - NodeLeft: the row says so.
-//   - NodeAbsent: there is no row, or the beat did not grow within nodeSilence.
+//   - NodeAbsent: the node has no row, or the beat did not grow within nodeSilence.
+//   - NodeAbsent, too: the last beat is older than nodeOld.
+//
+// Returns ErrUnavailable if ctx ends first, errClosed if the Broker ends first, and errors of the
+// database, with a state that means nothing.
 func (b *Broker) nodeState(ctx context.Context, node string) (broker.NodeState, error) {
 	begun, before := time.Now(), int64(0)
 	for {
@@ -251,8 +262,10 @@ func (b *Broker) checkNode(node string) error {
 
 // makePresent raises the beat of a node and starts the goroutine that raises the beats, unless that
 // runs. It does nothing if this Broker raised the beat within the last 5 s. It returns nil, and
-// does not raise the beat again, if the node has left before. Once an hour it removes old notes. It
-// waits for the database. It takes the mutex of b.nodes.
+// does not raise the beat again, if the node has left before. Once an hour it removes old notes.
+//
+// It waits for the database and returns its errors. It takes the mutex of b.nodes, but does not
+// hold it while it waits.
 func (b *Broker) makePresent(ctx context.Context, node string) error {
 	n := &b.nodes
 	n.mu.Lock()
@@ -293,8 +306,9 @@ func (b *Broker) sweepNotes(ctx context.Context) {
 	}
 }
 
-// renewNodes raises the beats of all nodes at each nodeBeat. After a failure it tries again after
-// nodeRetry. It returns when no node is left or the Broker ends. It takes the mutex of b.nodes.
+// renewNodes raises the beats of all nodes in b.nodes at each nodeBeat. After a failure it tries
+// again after nodeRetry. It blocks until no node is left or the Broker ends. It takes the mutex of
+// b.nodes, but does not hold it while it waits.
 func (b *Broker) renewNodes() {
 	n := &b.nodes
 	wait := nodeBeat
@@ -319,8 +333,9 @@ func (b *Broker) renewNodes() {
 }
 
 // renewNode raises the beat of a node and waits up to 2 s for that. It returns the error of that
-// call and changes nothing then. It removes the node from b.nodes if it has left. It takes the
-// mutex of b.nodes.
+// call and changes nothing then. It notes the time of the beat in b.nodes, unless Leave has removed
+// the node meanwhile. It removes the node from b.nodes if the database says that it has left. It
+// takes the mutex of b.nodes.
 func (b *Broker) renewNode(node string) error {
 	n := &b.nodes
 	ctx, cancel := context.WithTimeout(b.life, nodeOld/5)

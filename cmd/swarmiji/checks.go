@@ -81,7 +81,7 @@ func checkResults(ctx context.Context, s *open.Swarm, f *findings) {
 		f.fail("results", err)
 		return
 	}
-	f.ok("results", "are kept in a store")
+	f.ok("results", "the store keeps the results of tasks")
 }
 
 // doctorEvent is the type of the event that the doctor sends to itself.
@@ -106,11 +106,11 @@ func checkEvents(ctx context.Context, s *open.Swarm, f *findings, patience time.
 	sub, err := r.Replay(ctx, events.Filter{Types: []string{doctorEvent}}, time.Now())
 	switch {
 	case errors.Is(err, events.ErrNotRetained):
-		f.ok("retention", "no events are kept for who comes late; retain= keeps them. Revocations have a bus of their own")
+		f.ok("retention", "the bus keeps no events for late listeners; the parameter retain= of the URL changes that. Revocations have their own bus")
 	case err != nil:
 		f.fail("retention", err)
 	default:
-		f.ok("retention", "events are kept for who comes late")
+		f.ok("retention", "the bus keeps events for late listeners")
 		_ = sub.Close(ctx) // no event is needed
 	}
 }
@@ -179,7 +179,7 @@ func checkQueues(ctx context.Context, s *open.Swarm, f *findings, named []string
 			f.fail("queue "+q, err)
 			continue
 		}
-		checkQueue(f, q, st, c.queues[q], len(c.queues) > 0)
+		checkQueue(f, q, st, c, s.Events != nil)
 		audit(ctx, s, f, q)
 		if side, err := i.Stats(ctx, q+".suspects"); err == nil && side.Ready+side.Held+side.Dead > 0 {
 			f.warn("queue "+q, "an older version has left its side queue %s.suspects: %d waiting, %d held, %d dead letters; consumers of this version run what waits there from their next start on, and dead letters are requeued by 'swarmiji dead requeue %s.suspects'", q, side.Ready, side.Held, side.Dead, q)
@@ -204,14 +204,19 @@ func audit(ctx context.Context, s *open.Swarm, f *findings, q string) {
 	}
 }
 
-// checkQueue warns about waiting tasks without a consumer and about dead letters. known is true if
-// consumers have told their queues.
-func checkQueue(f *findings, q string, st broker.Stats, consumers int, known bool) {
+// checkQueue warns about waiting tasks without a consumer, about consumers that have paused the
+// queue, and about dead letters. heard is true if there is a bus on which consumers tell their
+// queues.
+func checkQueue(f *findings, q string, st broker.Stats, c *census, heard bool) {
 	check := "queue " + q
 	good := true
-	if known && consumers == 0 && st.Ready > 0 {
+	if heard && c.queues[q] == 0 && st.Ready > 0 {
 		good = false
-		f.warn(check, "%d tasks wait, and no consumer that answers or sends heartbeats takes them", st.Ready)
+		f.warn(check, "%d tasks wait, and no consumer that answers or sends heartbeats takes them; start its consumer", st.Ready)
+	}
+	if n := c.paused[q]; n > 0 {
+		good = false
+		f.warn(check, "is paused on %d of %d consumers, %s waiting: swarmiji resume %s", n, c.queues[q], told(st.Ready), q)
 	}
 	if st.Dead > 0 {
 		good = false

@@ -50,12 +50,12 @@ func (a *app) deadRequeueCmd() *cobra.Command {
 			case err != nil:
 				return err
 			case !some:
-				return fmt.Errorf("%w: which? say --all, or --id, --task, --error, --older-than, --younger-than, --limit", errUsage)
+				return fmt.Errorf("%w: no letters are selected; give --all, or --id, --task, --error, --older-than, --younger-than or --limit", errUsage)
 			}
 			return a.deadLetters(cmd, args[0], func(ctx context.Context, l *deadletter.Letters) error {
 				r, err := l.Requeue(ctx, args[0], f)
 				if err == nil && f.IDs != nil && r.Done+r.Already+r.Refused == 0 {
-					return fmt.Errorf("%w: no dead letter of %q is of such an id", broker.ErrNotFound, args[0])
+					return fmt.Errorf("%w: no dead letter of queue %q has an id of --id", broker.ErrNotFound, args[0])
 				}
 				return errors.Join(a.requeued(args[0], &r), err)
 			})
@@ -104,7 +104,7 @@ func (a *app) deadDropCmd() *cobra.Command {
 			case err != nil:
 				return err
 			case !some:
-				return fmt.Errorf("%w: which? say --all, or --id, --task, --error, --older-than, --younger-than, --limit", errUsage)
+				return fmt.Errorf("%w: no letters are selected; give --all, or --id, --task, --error, --older-than, --younger-than or --limit", errUsage)
 			}
 			return a.drop(cmd, args[0], f, yes, "dropped")
 		},

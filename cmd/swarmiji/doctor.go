@@ -85,7 +85,7 @@ func (a *app) doctor(ctx context.Context, queues []string, t *target, strict boo
 	log := &collector{}
 	a.settings(&f)
 	err = a.with(ctx, open.Options{Control: true, Logger: log.logger()}, func(ctx context.Context, s *open.Swarm) error {
-		f.ok("servers", "answer, and let us in")
+		f.ok("servers", "all servers answer and accept the login")
 		a.examine(ctx, s, &f, examination{keys: keys, queues: queues, wait: control.Wait{Replies: t.replies, Timeout: t.collect}})
 		return nil
 	})

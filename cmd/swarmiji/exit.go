@@ -32,7 +32,7 @@ var (
 	errNotFound  = errors.New("not found")
 	errLate      = errors.New("the answer is late")
 	errDuplicate = errors.New("the answer is not the first")
-	errNobody    = errors.New("no consumer answered; consumers answer only when their configuration enables control, with the same keys, if any")
+	errNobody    = errors.New("no consumer answered; a consumer answers only if its program sets open.Options.Control and consumer.Config.Control, with the same keys, if any")
 )
 
 // taskFailedError reports that the task ran, or was refused, and did not succeed.

@@ -56,7 +56,7 @@ func (a *app) withJobs(ctx context.Context, o *jobStore, fresh bool, c jobs.Conf
 	}
 	if file := liteFile(name); file != "" && !fresh {
 		if _, err := os.Stat(file); errors.Is(err, os.ErrNotExist) {
-			return fmt.Errorf("%w: there is no file %s; --store or SWARMIJI_JOBS names what keeps the jobs", errNotFound, visible(file))
+			return fmt.Errorf("%w: there is no file %s; --store or SWARMIJI_JOBS names the file or database of the jobs", errNotFound, visible(file))
 		}
 	}
 	ctx, cancel := a.limited(ctx)

@@ -12,6 +12,7 @@ import (
 	"github.com/swarmiji/swarmiji/internal/glob"
 	"github.com/swarmiji/swarmiji/jobs"
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
+	"github.com/swarmiji/swarmiji/task"
 )
 
 const (
@@ -26,6 +27,7 @@ const (
 // listOptions holds the flags of job ls.
 type listOptions struct {
 	name, queue, phase, order string
+	task                      string
 	states                    []string
 	limit                     int
 	after                     int64
@@ -42,7 +44,8 @@ func (a *app) jobListCmd(store *jobStore) *cobra.Command {
 			"DUE is when the job changes by itself: it may start, its lease ends (the time that its worker has), or the\n" +
 			"wait for its answer ends. --order newest, due and priority read all jobs, which may take long.",
 		Example: "  swarmiji job ls --state FAILED,CANCELLED --order newest\n" +
-			"  swarmiji job ls --name 'mail/*' --queue mails --phase AWAITING -o json",
+			"  swarmiji job ls --name 'mail/*' --queue mails --phase AWAITING -o json\n" +
+			"  swarmiji job ls --name mail.send --task welcome-ada",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.jobList(cmd.Context(), store, &o) },
 	}
@@ -52,6 +55,7 @@ func (a *app) jobListCmd(store *jobStore) *cobra.Command {
 	f.StringSliceVar(&o.states, "state", nil, "`state` of the jobs, such as QUEUED or FAILED; may be repeated; default: all")
 	f.StringVar(&o.queue, "queue", "", "`name` of the queue of the jobs; default: all")
 	f.StringVar(&o.phase, "phase", "", "`phase` of the current or last attempt: AWAITING or ANSWERED; default: any")
+	f.StringVar(&o.task, "task", "", "`id` of a task with conditions: only its job, which swarmiji job why explains; together with the exact --name it is found fast; default: any")
 	f.StringVar(&o.order, "order", "id", "what comes first: `id`, newest, due (the soonest; jobs without such a time last) or priority (the lowest number)")
 	f.IntVarP(&o.limit, "limit", "n", 100, fmt.Sprintf("maximum number of jobs, 1 to %d", maxList))
 	f.Int64Var(&o.after, "after", 0, "only jobs with a higher id than this `id`")
@@ -97,6 +101,7 @@ type lister struct {
 	q       jobs.Filter
 	name    *glob.Pattern // nil: the query selects the name
 	phase   jobs.Phase
+	key     string                   // "": any key
 	compare func(a, b jobOutput) int // nil: order by id
 	limit   int
 
@@ -127,6 +132,15 @@ func (o *listOptions) lister() (*lister, error) {
 			l.q.Name = exact
 		} else {
 			l.name = &p
+		}
+	}
+	if o.task != "" {
+		id := task.ID(o.task)
+		if err := id.Check(); err != nil {
+			return nil, fmt.Errorf("%w: --task: %w", errUsage, err)
+		}
+		if l.key = jobs.KeyOfTask(id); l.q.Name != "" {
+			l.q.Key = l.key
 		}
 	}
 	switch o.order {
@@ -167,7 +181,7 @@ func (l *lister) read(ctx context.Context, s *jobs.Service) error {
 
 // wants reports whether a job of the query matches the other flags.
 func (l *lister) wants(j *jobs.Row) bool {
-	return (l.name == nil || l.name.Match(j.Name)) && (l.phase == "" || l.phase == j.Phase)
+	return (l.name == nil || l.name.Match(j.Name)) && (l.phase == "" || l.phase == j.Phase) && (l.key == "" || l.key == j.Key)
 }
 
 // take adds a job. It reports whether further jobs are needed.

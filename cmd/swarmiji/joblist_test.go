@@ -12,6 +12,56 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
+// TestJobOfTask: --task selects the job of a task with conditions, with and without its name.
+func TestJobOfTask(t *testing.T) {
+	store, err := memjobs.New(memjobs.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := jobs.New(jobs.Config{Store: store})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 3 {
+		errs := s.CreateForTasks(t.Context(), []task.Conditioned{{
+			ID: task.ID(fmt.Sprintf("ship-%d", i)), Name: "ship", Message: []byte(`{}`), Conditions: task.Conditions{Throttle: "tasks"},
+		}})
+		if errs[0] != nil {
+			t.Fatal(errs[0])
+		}
+	}
+	for _, c := range []struct {
+		o    listOptions
+		want []jobs.ID
+	}{
+		{listOptions{task: "ship-1"}, []jobs.ID{2}},
+		{listOptions{task: "ship-1", name: "ship"}, []jobs.ID{2}},
+		{listOptions{task: "ship-1", name: "s*"}, []jobs.ID{2}},
+		{listOptions{task: "ship-1", queue: "tasks"}, []jobs.ID{2}},
+		{listOptions{task: "ship-1", name: "other"}, nil},
+		{listOptions{task: "ship-9"}, nil},
+	} {
+		c.o.order, c.o.limit = "id", 10
+		l, err := c.o.lister()
+		if err == nil {
+			err = l.read(t.Context(), s)
+		}
+		var got []jobs.ID
+		if err == nil {
+			for i := range l.found {
+				got = append(got, l.found[i].ID)
+			}
+		}
+		if err != nil || !cmp.Equal(got, c.want) {
+			t.Errorf("%+v: %v, %v; want %v", c.o, got, err, c.want)
+		}
+	}
+	bad := listOptions{task: "a b", order: "id", limit: 1}
+	if _, err := bad.lister(); status(err) != exitUsage {
+		t.Errorf("an invalid id: %v", err)
+	}
+}
+
 // TestJobPages: the output does not depend on the pages in which jobs are read.
 func TestJobPages(t *testing.T) {
 	const many = 3*jobPage + 7

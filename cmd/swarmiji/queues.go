@@ -27,7 +27,8 @@ func (a *app) queuesCmd() *cobra.Command {
 		Short: "Show how many tasks are in queues",
 		Long: "Queues prints for each queue how many tasks wait (READY), are held by consumers (HELD), are delayed (DELAYED)\n" +
 			"and are dead letters (DEAD). Without names it shows the queues of the consumers that answer or send\n" +
-			"heartbeats, and \"default\". It changes nothing. A number that the broker does not tell is \"?\", and -1 in JSON.\n\n" +
+			"heartbeats, and \"default\". Name the queues of consumers that do not run. It changes nothing. A number that the\n" +
+			"broker does not tell is \"?\", and -1 in JSON.\n\n" +
 			"Exit status: 3 if a named queue does not exist; the others are printed.",
 		Example: "  swarmiji queues\n" +
 			"  swarmiji queues reports mail -o json",
@@ -49,6 +50,9 @@ func (a *app) queuesCmd() *cobra.Command {
 						return err
 					}
 					names = c.names()
+					if len(c.queues) == 0 {
+						a.say("no consumer answers or sends heartbeats, so only the queue %q is looked for; name the others: swarmiji queues QUEUE...", router.DefaultQueue)
+					}
 				}
 				return a.sizes(ctx, s, names, len(args) > 0)
 			})
@@ -61,9 +65,10 @@ func (a *app) queuesCmd() *cobra.Command {
 
 // census holds the answers and heartbeats of consumers.
 type census struct {
-	replies []control.Reply // to a ping
+	replies []control.Reply // to a question for their sizes
 	silent  int             // consumers that do not answer, and send heartbeats
 	queues  map[string]int  // number of consumers of each queue
+	paused  map[string]int  // number of consumers that have paused a queue
 }
 
 // names returns the default queue and the queues of the consumers, sorted.
@@ -77,18 +82,23 @@ func (c *census) names() []string {
 // control. The census is complete even with an error: errNobody, for example, says that none has
 // answered.
 func ask(ctx context.Context, s *open.Swarm, keys *control.Keys, w control.Wait) (census, error) {
-	c := census{queues: make(map[string]int)}
+	c := census{queues: make(map[string]int), paused: make(map[string]int)}
 	listening, enough := context.WithCancel(ctx)
 	defer enough()
 	heard, err := hear(listening, s.Events)
 	if err != nil {
 		return c, err
 	}
-	c.replies, err = send(ctx, s, keys, control.Command{Do: control.DoPing}, w)
+	c.replies, err = send(ctx, s, keys, control.Command{Do: control.DoStats}, w)
 	enough()
 	nodes, herr := heard()
 	for i := range c.replies {
 		note(nodes, &c.replies[i])
+		if s := c.replies[i].Stats; s != nil {
+			for _, q := range s.Queues {
+				c.paused[q.Name] += btoi(q.Paused)
+			}
+		}
 	}
 	for _, n := range nodes {
 		if n.Offline || n.Role != events.RoleConsumer {

@@ -78,7 +78,7 @@ const resultPoll = 100 * time.Millisecond
 
 func (a *app) result(ctx context.Context, s *open.Swarm, codec *wire.Codec, id task.ID, wait bool) error {
 	if resultstore.RepliesOnly(s.Results) {
-		return fmt.Errorf("%w: results go to who submitted the task and to nobody else here; give another store with results= in the URL, to consumers and producers too", broker.ErrUnsupported)
+		return fmt.Errorf("%w: this broker sends a result only to the program that submitted the task; name a result store by results= in the URL, for producers and consumers too", broker.ErrUnsupported)
 	}
 	r, err := load(ctx, s.Results, id, wait)
 	if err != nil {

@@ -48,6 +48,9 @@ func run(ctx context.Context, args []string, s surroundings) int {
 	cmd, err := root.ExecuteContextC(ctx)
 	if err != nil && !a.begun && !errors.Is(err, errUsage) {
 		err = fmt.Errorf("%w: %w", errUsage, err)
+		if cmd.HasParent() {
+			err = fmt.Errorf("%w; write %s", err, cmd.UseLine())
+		}
 	}
 	if err != nil {
 		_, _ = fmt.Fprintln(s.stderr, "swarmiji:", a.plain(err))

@@ -41,7 +41,7 @@ func (o *whenOptions) location() (*time.Location, error) { return zone(o.zone) }
 func zone(name string) (*time.Location, error) {
 	loc, err := time.LoadLocation(name)
 	if err != nil || name == "Local" || name == "" {
-		return nil, fmt.Errorf("%w: --zone: there is no time zone %q; names are as Europe/Berlin", errUsage, visible(name))
+		return nil, fmt.Errorf("%w: --zone: there is no time zone %q; write a name such as Europe/Berlin", errUsage, visible(name))
 	}
 	return loc, nil
 }
@@ -116,8 +116,8 @@ func (a *app) scheduleNextCmd() *cobra.Command {
 		Long: "Next prints run times in UTC, one per line in the form of RFC 3339. It asks no server and changes nothing, so\n" +
 			"use it to check a phrase before swarmiji schedule add.\n\n" +
 			"A phrase with \"in\" or \"at\" has one run; \"in 90s\" and \"in 1h30m\" work too. A phrase with \"every\", --cron and\n" +
-			"--cron5 have up to --count runs after --after, or none if they never run, as on 30 February. A phrase counts\n" +
-			"from --after, and may end with a zone: \"every weekday at 9am Europe/Berlin\".\n\n" +
+			"--cron5 have up to --count runs after --after, or none if they never run, as on 30 February; a line on the\n" +
+			"standard error says so. A phrase counts from --after, and may end with a zone: \"every weekday at 9am Europe/Berlin\".\n\n" +
 			"--repeat needs --scheduled, --started and --finished, the times of the last run, and has one run, which may\n" +
 			"lie before --after. With -o json the command prints a list. Exit status: 2 if the times are not understood.",
 		Example: "  swarmiji schedule next \"every weekday at 9am\"\n" +
@@ -154,6 +154,9 @@ func (a *app) scheduleNext(phrase string, o *nextOptions) error {
 	times, err := o.times(&p, now)
 	if err != nil {
 		return err
+	}
+	if len(times) == 0 {
+		a.say("there is no run after %s; correct the day or the year", now.UTC().Format(time.RFC3339))
 	}
 	return a.showTimes(times)
 }

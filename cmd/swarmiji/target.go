@@ -49,6 +49,9 @@ func (a *app) order(cmd *cobra.Command, t *target, c control.Command, head []str
 	}
 	replies, err := a.command(cmd.Context(), c, control.Wait{Replies: t.replies, Timeout: t.collect})
 	if len(replies) == 0 {
+		if errors.Is(err, errNobody) && len(c.Queues) > 0 {
+			err = fmt.Errorf("%w; the command is only for consumers of %s", err, strings.Join(c.Queues, ", "))
+		}
 		return err
 	}
 	tab := &table{head: head}

@@ -99,9 +99,9 @@ func (r *replay) run(ctx context.Context, ch *amqpconn.Channel) error {
 	}
 }
 
-// offset returns the x-stream-offset at which to begin: "first", a time, or an offset. A stream
-// that continues begins with the last message that it received, to check that the queue still holds
-// it.
+// offset returns the x-stream-offset at which to begin. A stream that continues begins with the
+// last message that it received, to check that the queue still holds it. A new one begins at
+// r.since less skew, for clocks that differ; without a time in r.since it is "first".
 func (r *replay) offset() any {
 	switch {
 	case r.begun:

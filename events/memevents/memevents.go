@@ -50,7 +50,9 @@ type hub struct {
 	mu sync.Mutex
 }
 
-// New makes a bus without listeners. It starts no goroutine.
+// New makes a bus without listeners. A Buffer of 0 or less becomes DefaultBuffer. If events are
+// retained, a Retain.Max of 0 or less becomes events.DefaultRetained. It starts no goroutine and
+// cannot fail.
 func New(c Config) *Bus {
 	if c.Buffer <= 0 {
 		c.Buffer = DefaultBuffer

@@ -89,9 +89,10 @@ func (k *keeper) keeps(event []byte) bool {
 // dropped returns the number of events of kept types that were not stored.
 func (k *keeper) dropped() uint64 { return k.waiting.Dropped() + k.lost.Load() }
 
-// close stores the waiting events and ends the goroutine. Call it after the batcher was closed. If
-// ctx ends first, the rest is dropped and counted, and close returns ctx's error. Further calls
-// wait until the goroutine has ended.
+// close stores the waiting events and blocks until the goroutine has ended. Call it after the
+// batcher was closed. If ctx ends first, the rest is dropped and counted, and close returns ctx's
+// error. If the goroutine was never started, close returns at once, and it can no longer start.
+// Further calls wait until the goroutine has ended.
 func (k *keeper) close(ctx context.Context) error {
 	k.start.Do(func() { close(k.ended) })
 	k.finish()

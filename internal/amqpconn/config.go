@@ -117,8 +117,8 @@ func newEndpoint(c amqpconnect.Config, raw string) (endpoint, error) {
 	return ep, nil
 }
 
-// checkParameters returns an error for a URL parameter that would be ignored, such as
-// verify=verify_none of other clients.
+// checkParameters returns an error for a URL parameter that would be ignored: an unknown one, or
+// one such as verify=verify_none of other clients. Otherwise it returns nil.
 func checkParameters(q url.Values) error {
 	for name := range q {
 		switch name {

@@ -31,10 +31,7 @@ var layers = []rule{
 	{
 		"suite",
 		[]string{"tasktest"},
-		[]string{
-			"task", "@ports", "middleware", "revoke", "schedule", "producer", "consumer", "broker/membroker", "resultstore/memresults", "events/memevents",
-			"schedule/memschedule", "internal/wire", "@leaves",
-		},
+		[]string{"task", "@ports", "middleware", "revoke", "schedule", "producer", "consumer", "broker/membroker", "resultstore/memresults", "events/memevents", "schedule/memschedule", "internal/wire", "@leaves"},
 		"it is a swarm in memory for the tests of users; only they may import it",
 	},
 	{

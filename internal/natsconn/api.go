@@ -114,7 +114,8 @@ func request(ctx context.Context, nc *nats.Conn, what string, body []byte, resp 
 
 // StreamTime reads the time of the server that leads a stream, and repeats the request like API. It
 // also returns the local times just before and just after the request, with readings of the
-// monotonic clock. A server before 2.10 does not send its time: told is zero.
+// monotonic clock. A server before 2.10 does not send its time: told is zero. It waits for the
+// server and returns the errors of API.
 func (c *Conn) StreamTime(ctx context.Context, stream string) (told, asked, heard time.Time, err error) {
 	var resp struct {
 		Time time.Time `json:"ts"`

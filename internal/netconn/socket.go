@@ -66,8 +66,8 @@ func NewSocket(c net.Conn, cfg SocketConfig) *Socket {
 	return &Socket{Conn: c, cfg: cfg, wake: wake.New(), flushed: make(chan struct{}), stopped: make(chan struct{})}
 }
 
-// Write appends a copy of p to the buffer and returns at once. After Close or a failure it returns
-// [ErrNotWritten] with the reason.
+// Write appends a copy of p to the buffer and returns at once. After Close, or after writing has
+// stopped, it appends nothing and returns [ErrNotWritten] with the reason. It takes s.mu.
 func (s *Socket) Write(p []byte) (int, error) {
 	s.mu.Lock()
 	if s.err != nil || s.closing {
@@ -89,8 +89,9 @@ func (s *Socket) Write(p []byte) (int, error) {
 // Taken returns the number of bytes that Write accepted. Each of them may have been sent.
 func (s *Socket) Taken() int64 { return s.taken.Load() }
 
-// Run writes the buffered data until the connection fails, or until all is written after Close. It
-// then closes the connection and calls OnEnd. It blocks; call it once on its own goroutine.
+// Run writes the buffered data until the connection fails or Fail is called, or until all is
+// written after Close. It then closes the connection and calls OnEnd. It blocks; call it once on
+// its own goroutine. It takes s.mu, but does not hold it while it writes.
 func (s *Socket) Run() {
 	defer close(s.flushed)
 	var spare []byte
@@ -156,8 +157,8 @@ func (s *Socket) Over() bool {
 	return s.err != nil || s.closing
 }
 
-// Stop ends writing with err as the reason, unless it has ended already. Data from the server can
-// still be read.
+// Stop ends writing with err as the reason, unless it has ended already, and wakes the callers of
+// WaitRoom. Data from the server can still be read. The connection stays open. It takes s.mu.
 func (s *Socket) Stop(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -171,8 +172,9 @@ func (s *Socket) Stop(err error) {
 	}
 }
 
-// Fail closes the connection at once, with err as the reason if writing has not stopped already. It
-// calls OnEnd.
+// Fail closes the connection at once, with err as the reason if writing has not stopped already.
+// Buffered data are lost. It calls OnEnd, unless that was called before. It takes s.mu, but does
+// not hold it during OnEnd.
 func (s *Socket) Fail(err error) {
 	s.Stop(err)
 	s.mu.Lock()
@@ -182,8 +184,9 @@ func (s *Socket) Fail(err error) {
 	s.over()
 }
 
-// Close returns at once. Buffered data is still sent for up to Linger. It calls OnEnd. Further
-// calls do nothing.
+// Close makes Write refuse data and returns at once, always with nil. Buffered data are still sent
+// by Run, for up to Linger. It calls OnEnd. Further calls do nothing. It takes s.mu, but does not
+// hold it during OnEnd.
 func (s *Socket) Close() error {
 	s.mu.Lock()
 	if s.closing {
@@ -237,8 +240,9 @@ func (s *Socket) WaitRoom(ctx context.Context, blocked func() bool) error {
 	return err
 }
 
-// full returns a channel that is closed when fewer than Room bytes are queued. It returns nil if
-// that is so now, or if writing has stopped with err.
+// full returns a channel that is closed when fewer than Room bytes are queued or writing stops. It
+// returns nil and nil if fewer are queued already, and nil and the reason if writing has stopped.
+// It takes s.mu.
 func (s *Socket) full() (room <-chan struct{}, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

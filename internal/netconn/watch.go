@@ -29,8 +29,12 @@ type change struct {
 	err   error
 }
 
-// Add calls fn with the given current state, and with each state of Notify until stop is called. fn
-// may call stop; a running call of fn is completed. After Close fn receives only the given state.
+// Add calls fn with the given current state, and with each state of Notify until stop is called.
+// The calls are made one at a time, on another goroutine. After Close fn receives only the given
+// state.
+//
+// stop drops the states that fn has not received, and does not wait for a running call. fn may call
+// stop. Add and stop take mutexes, which are free during fn.
 func (w *Watchers) Add(fn func(broker.ConnState, error), s broker.ConnState, err error) (stop func()) {
 	one := &watcher{fn: fn}
 	one.push(s, err)
@@ -84,7 +88,8 @@ func (w *Watchers) Drop() {
 	clear(w.all)
 }
 
-// push queues a state and starts the watcher's goroutine if it does not run. It takes w.mu.
+// push queues a state and starts the watcher's goroutine if it does not run. After stop it does
+// nothing. It takes w.mu.
 func (w *watcher) push(s broker.ConnState, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -98,7 +103,8 @@ func (w *watcher) push(s broker.ConnState, err error) {
 	}
 }
 
-// run calls fn with the queued states until none is left or the watcher is stopped.
+// run calls fn with the queued states, in order, until none is left or the watcher is stopped. It
+// is the watcher's goroutine. It takes w.mu, but does not hold it during fn.
 func (w *watcher) run() {
 	for {
 		w.mu.Lock()

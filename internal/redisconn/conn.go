@@ -160,8 +160,8 @@ func (c *Conn) Close(ctx context.Context) error {
 	return nil
 }
 
-// start runs fn on a goroutine for which Close waits. It returns false after Close. Call it with
-// c.mu held.
+// start runs fn on a goroutine for which Close waits, and returns true at once. After Close it
+// returns false and does not call fn. Call it with c.mu held.
 func (c *Conn) start(fn func()) bool {
 	if c.closed {
 		return false

@@ -51,7 +51,8 @@ func (c *Conn) dialer(dial func(ctx context.Context, network, addr string) (net.
 }
 
 // newDialer returns a dial function like redis.NewDialer, but its TLS handshake ends when ctx ends.
-// A dial takes at most o.DialTimeout.
+// A dial takes at most o.DialTimeout. The function waits for the server and returns the errors of
+// net and tls unchanged.
 func newDialer(o *redis.UniversalOptions) func(ctx context.Context, network, addr string) (net.Conn, error) {
 	d := &net.Dialer{
 		Timeout:         o.DialTimeout,

@@ -9,7 +9,10 @@ import (
 
 // commit runs the functions of a batch in one transaction and commits it. It returns the turns that
 // did not begin within batchTime, and ends the others exactly once. If the shared transaction
-// fails, it rolls back and commits each turn that began separately.
+// fails, it rolls back and commits each turn that began separately: their functions run again.
+//
+// It blocks for the disk, for locks of other processes and for the functions. Call it on the
+// committing goroutine.
 func (g *group) commit(batch []*turn) (rest []*turn) {
 	batch, err := g.begin(batch)
 	if err != nil {
@@ -38,9 +41,10 @@ func (g *group) commit(batch []*turn) (rest []*turn) {
 	return rest
 }
 
-// begin starts a transaction and waits while another process has the file locked. It returns the
-// turns whose callers still wait, and ends the others. Without such a turn it starts no
-// transaction. On an error it also returns the turns, which the caller must end.
+// begin starts a transaction and waits while another process has the file locked, without a limit.
+// It returns the turns whose callers still wait, and ends the others. Without such a turn it starts
+// no transaction. If the connection or the transaction cannot be opened, it returns that error with
+// the turns, which the caller must end.
 func (g *group) begin(batch []*turn) ([]*turn, error) {
 	for {
 		waiting := batch[:0]
@@ -71,8 +75,8 @@ func (g *group) begin(batch []*turn) ([]*turn, error) {
 	}
 }
 
-// alone runs and commits one turn in the open transaction, and ends the turn. It rolls back if the
-// function or the commit fails.
+// alone runs and commits one turn in the open transaction, and ends the turn with the error of its
+// function or of the commit. It rolls back if there is one, or if the caller has left.
 func (g *group) alone(t *turn) {
 	tx := &Tx{dialect: SQLite, link: g.conn}
 	there, err := t.call(tx)
@@ -88,7 +92,8 @@ func (g *group) alone(t *turn) {
 	t.end(err)
 }
 
-// again runs one turn in its own transaction, after its batch has failed. It ends the turn.
+// again runs one turn in its own transaction, after its batch has failed, and ends the turn with
+// the result. It runs nothing if the caller has left.
 func (g *group) again(t *turn) {
 	batch, err := g.begin([]*turn{t})
 	switch {
@@ -147,8 +152,8 @@ func (g *group) runOne(t *turn) (bool, error) {
 	return false, nil
 }
 
-// finish commits a batch and ends its turns. It returns false, and ends none of them, if the commit
-// surely failed.
+// finish commits a batch and ends its turns: with nil, or with ErrIndeterminate if the outcome is
+// unknown. It returns false, and ends none of them, if the commit surely failed.
 func (g *group) finish(ran []*turn) bool {
 	_, err := g.conn.Exec(context.Background(), "COMMIT", nil)
 	err = commitError(err)

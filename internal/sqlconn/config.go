@@ -81,7 +81,8 @@ func (c Config) complete() (Config, error) {
 }
 
 // checkLite checks the URL of a SQLite database and sets l.file, which stays "" for a database in
-// memory.
+// memory. It opens nothing. Returns an error, which never holds the URL, for a URL that names no
+// file, for parameters, and for a TLS configuration.
 func (l *lite) checkLite() error {
 	scheme, rest, _ := strings.Cut(l.URL, ":")
 	if scheme != "sqlite" {
@@ -104,7 +105,7 @@ func (l *lite) checkLite() error {
 		l.file, err = url.PathUnescape(u.Opaque)
 	}
 	if err != nil || l.file == "" || strings.HasSuffix(l.file, "/") || strings.ContainsRune(l.file, 0) {
-		return errors.New("sql: the URL names no SQLite file")
+		return errors.New("sql: the URL names no SQLite file; write sqlite:app.db or sqlite:///path/app.db")
 	}
 	return nil
 }

@@ -66,7 +66,7 @@ func (t *Tx) Statements() int { return t.count }
 func (t *Tx) Topics() []string { return t.topics }
 
 // Verdict returns the result of a function that has returned err: err, or if it is nil the error of
-// a statement.
+// the first statement that failed, or nil.
 func (t *Tx) Verdict(err error) error {
 	if err == nil {
 		return t.err

@@ -89,7 +89,8 @@ type (
 	}
 )
 
-// Class returns the class of an error of this package, or nil if it has no class.
+// Class returns the class of an error of this package: one of the sentinels, or nil if it has no
+// class. It also looks into wrapped errors.
 func Class(err error) error {
 	for _, class := range []error{
 		ErrClosed, ErrIndeterminate, ErrUnavailable, ErrConflict, ErrFull, ErrAccess, ErrCorrupt, ErrRefused, ErrNewerSchema,
@@ -146,6 +147,9 @@ func Classify(err error) error {
 	return &failure{classOf(err), err}
 }
 
+// classOf returns the class of an error of a driver: that of its code, or ErrUnavailable for an
+// ended context, a lost connection and all errors without a code. ErrRefused stands for codes of no
+// class, and for values of a wrong type or number.
 func classOf(err error) error {
 	if e, ok := errors.AsType[liteError](err); ok {
 		return classOfLite(e.Code())
@@ -177,6 +181,8 @@ func isScan(err error) bool {
 	return false
 }
 
+// classOfLite returns the class of an error of SQLite by its code, of which it uses the primary
+// part only. ErrRefused stands for codes of no class.
 func classOfLite(code int) error {
 	switch code & 0xff {
 	case liteBusy, liteLocked, liteInterrupt:
@@ -223,6 +229,8 @@ var states = []struct {
 	{"XX002", ErrCorrupt},
 }
 
+// classOfState returns the class of an error of PostgreSQL by its SQLSTATE, from the table states.
+// ErrRefused stands for codes of no class.
 func classOfState(e postgresError) error {
 	if e.SQLState() == "0A000" && strings.Contains(e.Error(), "cached plan") {
 		return ErrConflict // a migration changed the table; the client prepares the statement again

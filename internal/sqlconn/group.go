@@ -59,8 +59,13 @@ var errGone = errors.New("sqlconn: the function did not return")
 func newGroup(l *lite) *group { return &group{lite: l, idle: make(chan struct{})} }
 
 // update queues fn for the next batch, runs it in the caller's goroutine and waits for the commit.
-// It returns the topics that fn passed to Notify. If ctx ends before fn runs, fn does not run. If
-// ctx ends during the commit, update returns ErrIndeterminate.
+// It returns the topics that fn passed to Notify. fn may run more than once. relaxed allows a
+// commit that does not wait for the disk. It takes g.mu and the mutex of its turn, but holds
+// neither while it waits.
+//
+// Returns the error of fn or of the commit, and ErrClosed after close. If ctx ends before fn runs,
+// fn does not run, and it returns ErrUnavailable. If ctx ends during the commit, it returns
+// ErrIndeterminate.
 func (g *group) update(ctx context.Context, relaxed bool, fn Func) ([]string, error) {
 	t := &turn{relaxed: relaxed, tx: make(chan *Tx), ran: make(chan error), done: make(chan struct{})}
 	if err := g.add(t, nil); err != nil {
@@ -86,8 +91,10 @@ func (g *group) update(ctx context.Context, relaxed bool, fn Func) ([]string, er
 	}
 }
 
-// run runs fn and sends its result to the committing goroutine, even if fn panics. After an error
-// the turn is left: its changes are rolled back, and the caller need not wait.
+// run runs fn with tx and sends its result to the committing goroutine, even if fn panics. It
+// returns the error of fn or of a statement, and sets t.topics. After an error the turn is left:
+// its changes are rolled back, and the caller need not wait. It takes t.mu, but does not hold it
+// during fn.
 func (t *turn) run(ctx context.Context, tx *Tx, fn Func) (err error) {
 	err = errGone
 	defer func() {
@@ -103,8 +110,9 @@ func (t *turn) run(ctx context.Context, tx *Tx, fn Func) (err error) {
 	return err
 }
 
-// leave takes the call out of the group, unless its function is running, and returns the call's
-// result. It reports whether the call has left. It takes t.mu.
+// leave takes a call whose ctx has ended out of the group, unless its function is running. It
+// reports whether the call has left. Then the error is its result: that of the commit if it has
+// ended, ErrIndeterminate if it may follow, else ErrUnavailable. It takes t.mu and does not block.
 func (t *turn) leave(ctx context.Context) (bool, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -266,9 +274,9 @@ func (g *group) version(ctx context.Context) (int64, error) {
 	}
 }
 
-// answer reads the number for version and sends it to each of the polls. It sends 0 if the
-// connection cannot be opened or the query fails. Without polls it does nothing. Call it on the
-// committing goroutine.
+// answer reads the number for version and sends it to each of the polls, which never blocks: each
+// has room for it. It sends 0 if the connection cannot be opened or the query fails. Without polls
+// it does nothing. Call it on the committing goroutine.
 func (g *group) answer(polls []chan int64) {
 	if len(polls) == 0 {
 		return

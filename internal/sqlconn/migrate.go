@@ -164,6 +164,8 @@ func (c *Conn) version(ctx context.Context) (have int, err error) {
 	return have, err
 }
 
+// version returns the stored version of a component, or 0 for an unknown one, and errors of the
+// database. The table of versions must exist.
 func (t *Tx) version(ctx context.Context, component string) (int, error) {
 	var have int
 	err := t.Row(ctx, "SELECT version FROM swarmiji_schema WHERE component = $1", component).Scan(&have)
@@ -206,8 +208,8 @@ func (t *Tx) script(ctx context.Context, text string) error {
 	return t.fail(t.link.Script(ctx, text))
 }
 
-// migrations returns the texts of a dialect's files, in order. Returns an error if their numbers
-// have a gap.
+// migrations returns the texts of a dialect's files, in order. Returns an error if a file cannot be
+// read, is not named 0001_name.sql and so on, or if the numbers have a gap.
 func migrations(files fs.FS, d Dialect) ([]string, error) {
 	entries, err := fs.ReadDir(files, string(d))
 	if err != nil {

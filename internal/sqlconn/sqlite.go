@@ -93,8 +93,9 @@ func (l *lite) source() string {
 	return u.String()
 }
 
-// connect opens a connection. The first call creates the file. Returns ErrClosed after Close. It
-// takes l.mu.
+// connect opens a connection, for reading only if reader is set, and waits for the file. The first
+// call creates the file. Returns ErrClosed after Close, ErrAccess if the file cannot be used, and
+// other errors of the driver with their class. It takes l.mu, and holds it while it waits.
 func (l *lite) connect(ctx context.Context, reader bool) (*liteConn, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -124,8 +125,9 @@ func (l *lite) connect(ctx context.Context, reader bool) (*liteConn, error) {
 	return c, nil
 }
 
-// make creates the file with mode 0600. SQLite would make it readable by other users. SQLite gives
-// its additional files the same mode.
+// make creates the file with mode 0600 if it does not exist. SQLite would make it readable by other
+// users. SQLite gives its additional files the same mode. For a database in memory it does nothing.
+// Returns ErrAccess, without the path, if the file cannot be opened.
 func (l *lite) make() error {
 	if l.file == "" {
 		return nil
@@ -169,6 +171,9 @@ func (l *lite) View(ctx, _ context.Context, fn Func) error {
 	}
 }
 
+// viewOnce runs fn once on a free reader, for which it waits, and opens the reader if necessary. It
+// drops a broken one. Returns the error of fn or of a statement, the errors of connect, and
+// ErrUnavailable if ctx ends during the wait.
 func (l *lite) viewOnce(ctx context.Context, fn Func) error {
 	var c *liteConn
 	select {
@@ -248,7 +253,8 @@ type liteConn struct {
 
 // prepare sets the mode of the connection: read-only for a reader, WAL for the writer of a file. If
 // another process opens the file at the same moment, SQLite returns busy without a wait. So prepare
-// repeats the statement until ctx ends.
+// repeats the statement until ctx ends, and then returns ErrUnavailable. Returns ErrAccess if the
+// file system does not support WAL, and other errors of the driver.
 func (c *liteConn) prepare(ctx context.Context, reader, file bool) error {
 	for _, p := range pragmas() {
 		if _, err := c.conn.ExecContext(ctx, "PRAGMA "+p); err != nil {
@@ -285,8 +291,9 @@ func (c *liteConn) calm(ctx context.Context) context.Context {
 	return ctx
 }
 
-// stmt returns the prepared statement of a query, and prepares a new query. It returns nil if there
-// are maxStatements already; the query then runs unprepared.
+// stmt returns the prepared statement of a query, and prepares and keeps that of a new query. It
+// returns nil and nil if there are maxStatements already; the query then runs unprepared. Returns
+// the driver's error if the query cannot be prepared.
 func (c *liteConn) stmt(ctx context.Context, query string) (*sql.Stmt, error) {
 	if s, ok := c.prepared[query]; ok {
 		return s, nil
@@ -303,7 +310,8 @@ func (c *liteConn) stmt(ctx context.Context, query string) (*sql.Stmt, error) {
 }
 
 // relax sets whether the following commits may return before their data are on the disk. Call it
-// outside a transaction.
+// outside a transaction. It closes open rows. It does nothing if that is set already. Returns the
+// driver's error; the setting is then as before.
 func (c *liteConn) relax(relaxed bool) error {
 	if c.relaxed == relaxed {
 		return nil
@@ -321,7 +329,9 @@ func (c *liteConn) relax(relaxed bool) error {
 	return nil
 }
 
-// Exec implements Link.
+// Exec implements Link. It first closes the open rows. It returns the number of changed rows, and
+// the driver's error, not classified. The end of ctx interrupts only a reader. An error of the
+// connection marks c as broken.
 func (c *liteConn) Exec(ctx context.Context, query string, args []any) (int64, error) {
 	c.closeRows()
 	ctx = c.calm(ctx)
@@ -341,7 +351,9 @@ func (c *liteConn) Exec(ctx context.Context, query string, args []any) (int64, e
 	return res.RowsAffected()
 }
 
-// Query implements Link.
+// Query implements Link. It first closes the open rows. The next statement closes the returned
+// rows. It returns the driver's error, not classified. The end of ctx interrupts only a reader. An
+// error of the connection marks c as broken.
 func (c *liteConn) Query(ctx context.Context, query string, args []any) (Rows, error) {
 	c.closeRows()
 	ctx = c.calm(ctx)
@@ -377,6 +389,8 @@ func (c *liteConn) closeRows() {
 	}
 }
 
+// check returns err unchanged. It marks c as broken if err is an error of the connection, not only
+// of a busy file.
 func (c *liteConn) check(err error) error {
 	if err != nil && (errors.Is(err, sql.ErrConnDone) || errors.Is(Classify(err), ErrUnavailable) && !isBusy(err)) {
 		c.broken = true
@@ -384,6 +398,8 @@ func (c *liteConn) check(err error) error {
 	return err
 }
 
+// close closes the open rows, the prepared statements and the connection. It ignores errors: every
+// commit has written to the disk already.
 func (c *liteConn) close() {
 	c.closeRows()
 	for _, s := range c.prepared {

@@ -11,10 +11,6 @@ const (
 	fresh = 50 * time.Millisecond
 	// surely is the time after which the database is asked although its files look unchanged.
 	surely = time.Second
-	// A file that was not written for idleAfter is polled every idlePoll at most. idleAfter is short,
-	// since brokers write a sign of life each second.
-	idleAfter = 200 * time.Millisecond
-	idlePoll  = 50 * time.Millisecond
 )
 
 // traces remembers the size and time of the files of a SQLite database. Checking the files costs a
@@ -23,11 +19,7 @@ type traces struct {
 	file  string
 	seen  [2]trace // of the database file and of its log
 	asked time.Time
-	moved time.Time // when a change of the files was seen last
 }
-
-// idle reports whether the files have not changed for a while.
-func (t *traces) idle() bool { return time.Since(t.moved) > idleAfter }
 
 // trace is the size and time of a file. The zero value means that the file does not exist.
 type trace struct {
@@ -36,14 +28,12 @@ type trace struct {
 }
 
 // changed reports whether the database may have changed since the last call. It may return true
-// without a change. It finds each change within the time surely.
+// without a change. It finds each change within the time surely. It reads the sizes and times of
+// the files, and counts a file that cannot be read as missing.
 func (t *traces) changed() bool {
 	now := time.Now()
 	look := [2]trace{traceOf(t.file), traceOf(t.file + "-wal")}
 	same := look == t.seen
-	if !same {
-		t.moved = now
-	}
 	t.seen = look
 	for _, l := range look {
 		if age := now.Sub(l.time); age < fresh { // also for a time in the future

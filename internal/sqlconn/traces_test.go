@@ -53,27 +53,3 @@ func TestTraces(t *testing.T) {
 		}
 	}
 }
-
-// TestIdleTraces shows that a file counts as idle a while after its last write.
-func TestIdleTraces(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "jobs.db")
-	tr := traces{file: file}
-	write := func(text string) {
-		t.Helper()
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	write("1")
-	for range 2 {
-		tr.changed()
-		if at := tr.moved; at.IsZero() || time.Since(at) < idleAfter && tr.idle() {
-			t.Errorf("idle %v after the write", time.Since(at))
-		}
-		tr.moved = tr.moved.Add(-2 * idleAfter)
-		if tr.changed(); !tr.idle() {
-			t.Error("not idle without a write")
-		}
-		write("12")
-	}
-}

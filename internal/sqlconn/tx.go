@@ -37,7 +37,7 @@ type Row struct {
 }
 
 // Scan copies the columns of the first row and closes the query. Returns [ErrNoRows] for an empty
-// result.
+// result, the error of the query, and that of a value that does not fit.
 func (r Row) Scan(dest ...any) error {
 	if r.err != nil {
 		return r.err
@@ -60,7 +60,9 @@ var errSingle = errors.New("sqlconn: a second statement in Single")
 // Dialect returns the kind of the database.
 func (t *Tx) Dialect() Dialect { return t.dialect }
 
-// Exec runs a statement and returns the number of rows that it changed.
+// Exec runs a statement and returns the number of rows that it changed. It waits for the database.
+// Returns the errors of begin and of the statement, with their class. An error makes the
+// transaction fail.
 func (t *Tx) Exec(ctx context.Context, query string, args ...any) (int64, error) {
 	if err := t.begin(ctx); err != nil {
 		return 0, err
@@ -70,7 +72,9 @@ func (t *Tx) Exec(ctx context.Context, query string, args ...any) (int64, error)
 	return n, t.fail(err)
 }
 
-// Query runs a statement and returns its rows.
+// Query runs a statement and returns its rows, which the caller must close before the next
+// statement. It waits for the database. Returns the errors of begin and of the statement, with
+// their class. An error makes the transaction fail.
 func (t *Tx) Query(ctx context.Context, query string, args ...any) (Rows, error) {
 	if err := t.begin(ctx); err != nil {
 		return nil, err
@@ -99,8 +103,8 @@ func (t *Tx) Now(ctx context.Context) (int64, error) {
 // [Conn.Watch].
 func (t *Tx) Notify(topic string) { t.topics = append(t.topics, topic) }
 
-// begin counts a statement before it runs. Returns an error if the transaction has failed, ctx has
-// ended, or a second statement is not allowed.
+// begin counts a statement before it runs. Returns an error, which makes the transaction fail, if
+// the transaction has failed, ctx has ended, or a second statement is not allowed.
 func (t *Tx) begin(ctx context.Context) error {
 	switch {
 	case t.err != nil:
@@ -114,8 +118,8 @@ func (t *Tx) begin(ctx context.Context) error {
 	return nil
 }
 
-// fail classifies the error of a statement and returns it. It stores the first error except
-// ErrNoRows, which makes the transaction fail.
+// fail adds the class to the error of a statement and returns it; nil stays nil. It stores the
+// first error except ErrNoRows, which makes the transaction fail.
 func (t *Tx) fail(err error) error {
 	err = Classify(err)
 	if err != nil && t.err == nil && !errors.Is(err, ErrNoRows) {

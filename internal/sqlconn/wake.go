@@ -26,8 +26,7 @@ type Watcher struct {
 //
 // The Watcher is notified of changes by this process at once. Changes by other processes follow
 // later. PostgreSQL sends a notification up to 5 ms after a commit. A SQLite file is polled every
-// poll, and at most every 50 ms if it was not written for 200 ms. Any change counts, since the
-// file does not show the topic. Default for poll: 10ms.
+// poll, where any change counts, since the file does not show the topic. Default for poll: 10ms.
 //
 // A Watcher may be notified without a change. A notification may be lost with a connection, so the
 // caller must also check by itself at intervals.
@@ -184,7 +183,8 @@ func (s *Wakes) NotifyAll() {
 	s.tell("", nil)
 }
 
-// Foreign notifies the watchers of a topic that another process has sent. It takes s.mu.
+// Foreign notifies the watchers of a topic that another process has sent, and calls the functions
+// of Listen with it. It takes s.mu, but does not hold it during these calls.
 func (s *Wakes) Foreign(topic string) {
 	s.topics([]string{topic})
 	s.tell(topic, nil)
@@ -243,8 +243,10 @@ func (s *Wakes) close(ctx context.Context) error {
 	}
 }
 
-// Watch implements Database. It polls the file and the database's number of changes, and notifies
-// the watchers. It blocks until ctx ends or the database is closed.
+// Watch implements Database. It polls the file at the shortest interval of the watchers, and asks
+// the database for its number of changes if the file seems changed. If that number is another, it
+// notifies the watchers. It blocks until ctx ends or the database is closed; for a database in
+// memory it returns at once.
 func (l *lite) Watch(ctx context.Context, w *Wakes) {
 	if l.file == "" {
 		return
@@ -252,8 +254,8 @@ func (l *lite) Watch(ctx context.Context, w *Wakes) {
 	var last int64
 	t := traces{file: l.file}
 	for {
-		if d := w.interval(); d > 0 && !w.faster.Wait(ctx, d) {
-			return
+		if d := w.interval(); d == 0 || !w.faster.Wait(ctx, d) {
+			return // without watchers, ctx has ended
 		}
 		if !t.changed() {
 			continue

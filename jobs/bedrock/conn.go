@@ -286,8 +286,11 @@ func (w *writer) more() bool {
 	return true
 }
 
-// write writes p in parts of partSize, each with its own deadline, and adds the bytes to w.n. It
-// blocks. Returns an error if the client accepts them too slowly or the connection ends.
+// write writes p in parts of at most partSize and adds the bytes to w.n. It blocks. Returns an
+// error if the client accepts them too slowly or the connection ends.
+//
+// The client must accept each part within WriteTimeout, and all bytes since w.begun at writeRate,
+// for which it has WriteTimeout more.
 func (w *writer) write(p []byte) error {
 	limit := w.c.s.c.WriteTimeout
 	for len(p) > 0 {

@@ -143,7 +143,8 @@ func (c *call) queryOne(ctx context.Context, id jobs.ID) error {
 }
 
 // appendRow appends a job as a JSON array of its columns, in the order of the table that clients of
-// the protocol expect.
+// the protocol expect: created, jobID, state, name, nextRun, lastRun, repeat, data. The data are
+// those that clients see (dataForClient).
 func appendRow(out []byte, j *jobs.Row) []byte {
 	out = appendTime(append(out, '['), j.Created)
 	out = strconv.AppendInt(append(out, ','), int64(j.ID), 10)

@@ -184,8 +184,8 @@ func (s *Server) leave(c *conn) {
 }
 
 // stop ends all connections and blocks until their goroutines have returned. Idle connections and
-// waits for jobs end at once; running requests may take ShutdownTimeout. Then it calls cut, which
-// ends their context, and closes the connections.
+// waits for jobs end at once; running requests may take ShutdownTimeout. If goroutines still run
+// then, it calls cut, which ends the context of their requests, and closes the connections.
 func (s *Server) stop(cut context.CancelFunc) {
 	s.stopping.Store(true)
 	close(s.stopped)

@@ -344,8 +344,8 @@ func (l *Listener) deadLetter(ctx context.Context, it *item, p Problem, cause er
 }
 
 // putBack releases a message, so that it is delivered again after a delay, and returns true. It
-// counts the release; after an error it counts the message as lost. Returns false, and does
-// nothing, if the broker does not support a delay.
+// waits for the broker. It counts the release; after an error it counts the message as lost.
+// Returns false, and does nothing, if the broker does not support a delay.
 func (l *Listener) putBack(ctx context.Context, it *item, after time.Duration) bool {
 	switch err := it.delivery.Release(ctx, after); {
 	case errors.Is(err, broker.ErrUnsupported):

@@ -43,8 +43,9 @@ type Signer struct {
 	valid   time.Duration
 }
 
-// NewSigner returns a Signer with copies of the secrets. A Valid of 0 becomes [DefaultValid].
-// Returns all problems of c, joined; the Signer is then nil. No error contains a secret.
+// NewSigner returns a Signer with copies of the secrets. A Valid of 0 becomes [DefaultValid]; it
+// must be from one second to maxValid. Returns all problems of c, joined; the Signer is then nil.
+// No error contains a secret.
 func NewSigner(c SignerConfig) (*Signer, error) {
 	var errs []error
 	if len(c.Secrets) == 0 {

@@ -97,18 +97,19 @@ func (s *Store) due(ctx context.Context, queues []string) (due []string, wait ti
 	return due, wait, wrap(err)
 }
 
-// claimDeferral changes d, which is due, to a deferral that is claimed for the time lease, and
-// returns the claim with a new fencing token. Outcome.Again tells whether d was claimed before.
-// Outcome.Kind says why d is due:
+// claimDeferral changes d, which is due, to a deferral that is claimed: its Due becomes the end of
+// the lease, and its fencing token the next one. It returns the claim with that token.
+// Outcome.Again tells whether d was claimed before. Outcome.Kind says why d is due:
 //
-//   - Phase DeferralReserved: Abandoned, since the attempt has not reported in time. If it runs at
-//     most once and d has an answer, Phase becomes DeferralDecided instead.
-//   - Phase DeferralAwaiting: TimedOut if the Deadline has passed, and Phase becomes
-//     DeferralDecided; else Woken.
+//   - Phase DeferralReserved: Abandoned, since the attempt has not reported in time.
+//   - Phase DeferralAwaiting: Woken, or TimedOut if the Deadline has passed. Phase then becomes
+//     DeferralDecided.
 //   - Phase DeferralDecided: Answered, Refused or TimedOut, by the Verdict.
 //
-// Returns false, the second result, if the attempt of d was abandoned, d has an answer, and the
-// attempt may be repeated. d is then postponed for that attempt. The caller saves d in both cases.
+// A deferral in Phase DeferralReserved may have an answer. If its attempt runs at most once, it
+// becomes DeferralDecided, with the Kind of its Verdict. Otherwise the attempt may be repeated and
+// use the answer: d is postponed for it, and false, the second result, means that there is no
+// claim. The caller saves d in all cases.
 func claimDeferral(d *jobstore.Deferral, now time.Time, lease time.Duration) (claim, bool) {
 	d.Fence++
 	if d.Phase == jobstore.DeferralReserved && d.Answered() {

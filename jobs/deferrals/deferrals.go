@@ -133,9 +133,9 @@ func (c *change) awaitsOther() bool {
 // The attempt must report within task.DefaultAnswerWithin.
 //
 // A stored answer to the same key stays, unless an attempt has already ended to wait for it. Any
-// other answer is dropped. It increases Fence, so a consumer that has claimed the deferral changes
-// nothing. Returns jobs.ErrKeyTaken if another task or job has the key, and errors of the store.
-// The caller saves the deferral.
+// other answer is dropped. It increases Fence and clears Claimed, so a consumer that has claimed
+// the deferral changes nothing. Returns jobs.ErrKeyTaken if another task or job has the key, and
+// errors of the store. The caller saves the deferral.
 func (c *change) takeOver(ctx context.Context, key string) error {
 	if c.d == nil {
 		c.d = &jobstore.Deferral{Task: c.a.Task}

@@ -193,7 +193,8 @@ type Due struct {
 // Selector selects jobs for a worker.
 type Selector struct {
 	// Pattern is a pattern for the name, as in SQLite's GLOB: * matches any text, ? one character,
-	// [a-z] one of these, [^a-z] one of the others. "": Names is used.
+	// [a-z] one of these, [^a-z] one of the others. A [ without its ] matches no name, so that a Get
+	// with Wait waits until its ctx ends. "": Names is used.
 	Pattern string
 	// Names contains the exact names, if Pattern is "".
 	Names []string

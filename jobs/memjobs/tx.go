@@ -70,7 +70,7 @@ func (tx *tx) fail(err error) error {
 }
 
 // rollback undoes all changes of jobs, early answers, deferrals and leases, the last one first.
-// Used ids are not used again.
+// Used ids are not used again. Call it with the table locked.
 func (tx *tx) rollback() {
 	t := tx.core.table
 	for i := len(tx.undo) - 1; i >= 0; i-- {

@@ -207,8 +207,9 @@ func judge(q *task.Request, value any, err error) (o judgement) {
 	return o
 }
 
-// outcome is judge without the recovery of panics. A value that cannot be encoded, or is too long,
-// counts as an error.
+// outcome returns the outcome and the data for the result of a handler. It may panic in methods of
+// the result or the error: call judge. A value that cannot be encoded, or is too long, counts as an
+// error.
 func outcome(q *task.Request, value any, err error) (o judgement) {
 	if err == nil {
 		o.data, err = object(value)

@@ -120,7 +120,9 @@ type Stats struct {
 }
 
 // complete sets the defaults and checks the fields. Queue is replaced by a checked copy. Returns
-// all problems, joined.
+// all problems, joined: a missing Service, an invalid name, a number or duration out of its range,
+// and fields that exclude each other. Timeout must not be below Lease. Submit requires Results that
+// are stored.
 func (c *Config) complete() error {
 	var errs []error
 	if c.Service == nil {

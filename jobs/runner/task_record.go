@@ -187,10 +187,12 @@ func (r *session) sweeps() []jobs.Filter {
 	return all
 }
 
-// sweepOver reads the running jobs that q selects, adds them to now, and checks, concurrently, the
-// records of those that are due for it (sighting.due). seen contains the jobs of the previous
-// sweep. A job of a queue is left out if the runner has no queue. Returns false if it did not read
-// all jobs: the store failed or ctx ended.
+// sweepOver reads the running jobs that q selects, page by page, and adds them to now. It checks,
+// concurrently, the records of those that are due for it (sighting.due), and waits until these
+// checks have ended. seen contains the jobs of the previous sweep. A job of a queue is left out if
+// the runner has no queue.
+//
+// Returns false if it did not read all jobs: the store failed or ctx ended.
 func (r *session) sweepOver(ctx context.Context, q jobs.Filter, seen, now map[jobs.ID]sighting) bool {
 	q.States = []jobs.State{jobs.Running, jobs.RunQueued}
 	size := pages(sweepPage)
@@ -230,11 +232,13 @@ func (r *session) sweepOver(ctx context.Context, q jobs.Filter, seen, now map[jo
 }
 
 // checkRunning reads the record of a running job's task once. If the task has ended, it ends the
-// run and adds one to Stats.Late. It blocks until the end is stored.
+// run and adds one to Stats.Late. A record or result that can never be read also ends the run, as
+// FAILED. It blocks until the end is stored. It changes nothing in these cases:
 //
-//   - Another goroutine of this runner submits the task or ends the job: nothing.
-//   - The name of the job is not dispatched here, so its result cannot be converted: nothing.
-//   - An error: nothing. The next sweep tries again.
+//   - The task has not ended.
+//   - Another goroutine of this runner submits the task or ends the job.
+//   - The name of the job is not dispatched here, so its result cannot be converted.
+//   - The store fails. The next sweep tries again.
 func (r *session) checkRunning(j *jobs.Row) {
 	h, known := r.held.Get(j.ID)
 	switch {

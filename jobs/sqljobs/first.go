@@ -18,7 +18,7 @@ type groupTexts struct {
 	open  string // takes no states
 }
 
-// newGroupTexts returns the statements that look up groups, in the dialect d.
+// newGroupTexts returns the statements that look up groups, in the dialect d. It calls no database.
 func newGroupTexts(d sqlconn.Dialect) groupTexts {
 	var t groupTexts
 	for by := range t.first {

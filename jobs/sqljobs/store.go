@@ -185,9 +185,10 @@ func (s *Store) run(
 	return nil
 }
 
-// relearn caches the names of jobs that a failed transaction has read. A transaction that finds no
-// job can fail in this way. PostgreSQL shows only committed names. SQLite may have shown names that
-// were rolled back, so relearn reads them again. Errors are dropped. t may be nil.
+// relearn caches the names of jobs that a failed transaction t has read. A transaction that finds
+// no job can fail in this way. PostgreSQL shows only committed names. SQLite may have shown names
+// that were rolled back, so there relearn reads them again and waits for the database. Errors are
+// dropped. It does nothing if t is nil or has read no names.
 func (s *Store) relearn(ctx context.Context, t *tx) {
 	if t == nil || t.learnt == nil || !t.learnt.all && len(t.learnt.names) == 0 {
 		return

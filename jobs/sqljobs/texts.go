@@ -174,7 +174,8 @@ func insertText(d sqlconn.Dialect, n int) string {
 	return "WITH " + fmt.Sprintf(addNames, fmt.Sprintf("(VALUES ($1, CAST($%d AS bigint)))", n+1)) + " " + into + "(SELECT 1 - count(*) FROM m)"
 }
 
-// sqlite sets the statements that only SQLite uses, or that differ there.
+// sqlite sets the statements of t that only SQLite uses, or that differ there. It calls no
+// database.
 func (t *texts) sqlite() {
 	t.delete = "DELETE FROM swarmiji_jobs WHERE id = " + cast(1, "bigint")
 	t.dropMessage = "DELETE FROM swarmiji_job_message WHERE job = " + cast(1, "bigint")
@@ -267,7 +268,7 @@ func ofPatterns(d sqlconn.Dialect, mock bool) source {
 const serverBy = "coalesce(CAST($2 AS bigint), (SELECT t FROM n))"
 
 // dueText returns the statement about due jobs that key identifies; the type dueKey lists its
-// arguments.
+// arguments. It calls no database.
 func dueText(d sqlconn.Dialect, key dueKey) string {
 	s := newSource(d)
 	next := 3

@@ -13,7 +13,8 @@ import (
 const addNames = `l AS MATERIALIZED (SELECT v.name, pg_advisory_xact_lock_shared(v.key) FROM %s AS v(name, key)),
 	m AS (INSERT INTO swarmiji_job_name (name) SELECT l.name FROM l ON CONFLICT DO NOTHING RETURNING 1)`
 
-// postgres sets the statements that only PostgreSQL uses, or that differ there.
+// postgres sets the statements of t that only PostgreSQL uses, or that differ there. It calls no
+// database.
 func (t *texts) postgres() {
 	into, names := insertInto(len(stored))
 	arrays := make([]string, len(stored))

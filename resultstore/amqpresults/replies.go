@@ -188,12 +188,12 @@ func (n *replies) run(ctx context.Context, ch *amqpconn.Channel) error {
 	return ch.Answered(func() error { return ch.Cancel(consumerTag, false) })
 }
 
-// deliver sends records to Receive until ctx or the channel ends, and acknowledges them when
-// Receive has taken them. Records that isSent excludes are acknowledged only. A message that is not
-// a record for this node becomes ErrMalformed at Receive and is acknowledged, too.
+// deliver sends records to Receive until ctx or the channel ends. Records that isSent excludes are
+// not sent. A message that is not a record for this node becomes ErrMalformed at Receive.
 //
-// It returns nil when ctx ends, errCancelled if the server cancelled the consumer, errStuck as
-// await does, otherwise the error of the channel.
+// It acknowledges all of these, at most maxUnacked at a time; records that Receive has not taken
+// return to the queue. It returns nil when ctx ends, errCancelled if the server cancelled the
+// consumer, errStuck as await does, otherwise the error of the channel.
 func (n *replies) deliver(ctx context.Context, ch *amqpconn.Channel, deliveries <-chan amqp.Delivery) error {
 	var last uint64 // tag of the last record that was received
 	unacked := 0

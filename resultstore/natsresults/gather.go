@@ -319,7 +319,8 @@ func (s *Store) get(ctx context.Context, st *stream, key string) (data []byte, s
 }
 
 // getTimed reads the message of a key and waits for the server. Also for an expired message it
-// returns seq, the sequence to expect for the next write.
+// returns seq, the sequence to expect for the next write. Returns errors of the server, except for
+// a message that does not exist.
 //
 //   - No message exists: data is nil and seq 0.
 //   - It has expired: data is nil.

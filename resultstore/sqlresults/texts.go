@@ -44,7 +44,8 @@ type texts struct {
 	sweepGroup   string // $2 id
 }
 
-// newTexts returns the SQL statements for a dialect.
+// newTexts returns the SQL statements for a dialect, as the fields of texts describe them. It calls
+// no database.
 func newTexts(d sqlconn.Dialect) *texts {
 	now := d.Now()
 	// As a subquery the clock is read once and an index is used. PostgreSQL's clock function gives

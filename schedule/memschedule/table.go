@@ -147,7 +147,8 @@ func (t *table) put(p *dueItem) *dueItem {
 }
 
 // due returns the Batch of up to most due ticks, in the order in which they became due. It leaves
-// them in the heap. b.Next is the first time in the heap after now. It takes t.mu.
+// them in the heap. b.Next is the first time in the heap after now; b.More is never set. It takes
+// t.mu.
 func (t *table) due(most int) schedule.Batch {
 	t.mu.Lock()
 	defer t.mu.Unlock()

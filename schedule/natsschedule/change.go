@@ -163,7 +163,8 @@ func (s *Store) readEntry(ctx context.Context, st *step) error {
 
 // applyStored applies a record that this process has stored to the cache, if the cache is up to
 // date. It wakes the watchers if something is due earlier. If the server cannot expire messages, it
-// first deletes the message of a removed entry. It takes s.mu.
+// first deletes the message of a removed entry; it waits for the server and ignores errors. It
+// takes s.mu, but not while it waits.
 func (s *Store) applyStored(ctx context.Context, r *record, seq uint64) {
 	if r.Gone && !s.ttl.Load() {
 		_ = s.conn.DeleteSeq(ctx, s.stream, seq) // after an error the entry still counts as removed

@@ -12,8 +12,8 @@ import (
 	"github.com/swarmiji/swarmiji/schedule"
 )
 
-// Get implements [schedule.Lister]: it returns an entry, or [schedule.ErrNotFound]. Other errors
-// are wrapped by wrap.
+// Get implements [schedule.Lister]: it returns an entry, or [schedule.ErrNotFound]. It waits for
+// the server. Other errors are wrapped by wrap.
 func (s *Store) Get(ctx context.Context, id string) (schedule.Entry, error) {
 	entries, err := s.show(ctx, []string{id})
 	if err != nil {

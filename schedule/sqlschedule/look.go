@@ -10,8 +10,8 @@ import (
 	"github.com/swarmiji/swarmiji/schedule"
 )
 
-// Get implements [schedule.Lister]: it returns an entry, or [schedule.ErrNotFound]. Other errors
-// are wrapped by wrap.
+// Get implements [schedule.Lister]: it returns an entry, or [schedule.ErrNotFound]. It waits for
+// the database. Other errors are wrapped by wrap.
 func (s *Store) Get(ctx context.Context, id string) (schedule.Entry, error) {
 	var found []schedule.Entry
 	err := s.view(ctx, "get", func(ctx context.Context, tx *sqlconn.Tx) (err error) {

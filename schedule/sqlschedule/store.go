@@ -243,8 +243,9 @@ func (s *Store) setDue(ctx context.Context, tx *sqlconn.Tx, rows [][]any) (int64
 }
 
 // Due implements [schedule.Store]: it returns up to max due ticks without a valid claim, the
-// longest overdue first, and changes nothing. With max 0 or less it returns only the times. Errors
-// are wrapped by wrap.
+// longest overdue first, and changes nothing. With max 0 or less it returns only the times: that of
+// the database, and the next one at which a tick or the end of a claim is due. It waits for the
+// database. Errors are wrapped by wrap.
 func (s *Store) Due(ctx context.Context, max int) (schedule.Batch, error) {
 	var b schedule.Batch
 	err := s.view(ctx, "due", func(ctx context.Context, tx *sqlconn.Tx) error {

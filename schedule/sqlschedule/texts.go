@@ -18,9 +18,8 @@ type texts struct {
 	// queue: $2 is a list of (id, payload in hex, next, place). place numbers the entries of the call
 	// that are AtOnce from 1; it is 0 for the others. It returns the ids that were added.
 	queue string
-	// This statement repairs entries. $2 is a list of (id, next). It sets next of those that are
-	// unscheduled.
-	mend string
+	// repair: $2 is a list of (id, next). It sets next of those that are unscheduled.
+	repair string
 	// astray returns the unscheduled entries: without a due time, a claim or a pause.
 	astray string
 	// times returns now, the first next and the first end of a lease after now, and whether a tick is
@@ -102,7 +101,7 @@ func newTexts(d sqlconn.Dialect) *texts {
 				v.next - v.next % 1000 + 999, v.place + coalesce((SELECT max(e.next) FROM swarmiji_schedule_entry AS e
 					WHERE e.schedule = $1 AND e.next >= v.next AND e.next < v.next - v.next % 1000 + 1000), v.next - 1)) END FROM v
 			WHERE true ORDER BY v.id ON CONFLICT (schedule, id) DO NOTHING RETURNING id`,
-		mend: rowsOf(d, column{"id", "text"}, column{"next", "bigint"}) +
+		repair: rowsOf(d, column{"id", "text"}, column{"next", "bigint"}) +
 			`UPDATE swarmiji_schedule_entry AS e SET next = v.next FROM v WHERE e.schedule = $1 AND e.id = v.id AND ` + astray,
 		astray: `SELECT ` + columns + ` FROM swarmiji_schedule_entry AS e WHERE e.schedule = $1 AND ` + astray,
 		times: `WITH c AS (SELECT ` + now + ` AS t)

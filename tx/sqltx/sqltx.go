@@ -9,9 +9,9 @@ import (
 	"github.com/swarmiji/swarmiji/tx"
 )
 
-// Conn is implemented by *sql.Tx, by *sql.Conn inside of a transaction, by bun.Tx, by the ConnPool
-// of a transaction of gorm, and by the transaction clients of ent with the feature sql/execquery.
-// The driver must accept parameters of the form $1.
+// Conn is implemented by *sql.Tx, and by *sql.Conn inside of a transaction. Of other libraries,
+// bun.Tx, the ConnPool of a transaction of gorm, and the transaction clients of ent (with the
+// feature sql/execquery) implement it. The driver must accept parameters of the form $1.
 type Conn interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)

@@ -57,7 +57,7 @@ func readAddress(dir string) (*url.URL, error) {
 }
 
 // writeAddress writes the address into its file, which only the user can read. It replaces the file
-// in one atomic step.
+// in one atomic step. Returns errors of the file system; the old file stays then.
 func writeAddress(dir string, u *url.URL) error {
 	name := addressFile(dir)
 	temporary := name + ".new"

@@ -16,9 +16,13 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// check compares the streams in the directory with the streams that the server can use, and returns
-// ErrStore with all unusable ones. The server itself would only log them and continue. A program
-// would then create the missing streams again, without their messages.
+// check compares the streams in the directory with the streams that the server can use. It returns
+// nil if all can be used, and ErrStore with all unusable ones, joined. A damaged stream without
+// messages does not count. It waits for the server and also returns errors of the connection. It
+// changes nothing.
+//
+// The server itself would only log unusable streams and continue. A program would then create the
+// missing streams again, without their messages.
 func check(ctx context.Context, dir string, p nats.InProcessConnProvider) error {
 	entries, err := os.ReadDir(streamsDir(dir))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -72,7 +76,8 @@ func hasMessages(path string) bool {
 }
 
 // streams asks the server, over a connection of its own, for its streams: the names of the usable
-// ones, and the unusable ones with the reason. It waits until ctx ends.
+// ones, and the unusable ones with the reason. It waits for the answers until ctx ends. Returns
+// errors of the connection and of the server, with no streams.
 func streams(ctx context.Context, p nats.InProcessConnProvider) (usable map[string]bool, unusable map[string]string, err error) {
 	// The timeout is for a busy machine: the client's default of 2 s would fail the start of a slow
 	// server.

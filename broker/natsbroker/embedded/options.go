@@ -44,7 +44,8 @@ type Options struct {
 }
 
 // complete returns o with its defaults set, the host and the port of Listen, and all problems
-// joined.
+// joined: a Listen that is not on the loopback, a SyncInterval below 10 ms, a MaxBody out of range,
+// a negative StoreLimit.
 func (o Options) complete() (Options, string, int, error) {
 	var errs []error
 	host, port, err := loopback(o.Listen)

@@ -42,11 +42,11 @@ type Server struct {
 	err     error         // the result of the end
 }
 
-// Open starts a server on a directory, which it creates if necessary. It returns when the server
+// Open starts a server on a directory, which it creates if necessary. It blocks until the server
 // has read its data and accepts connections.
 //
 // It returns [ErrLocked], [ErrStore], all problems of o joined, errors of the file system, or ctx's
-// error. After ctx's error the start is undone in the background.
+// error. After ctx's error a goroutine undoes the start.
 func Open(ctx context.Context, dir string, o Options) (*Server, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -88,10 +88,10 @@ func Open(ctx context.Context, dir string, o Options) (*Server, error) {
 	return s, nil
 }
 
-// start runs the server, checks its streams and, if o.Listen is set, writes its address with a
-// new password into the directory. It removes the address of a killed server first. It blocks
-// until the server has read its data. Returns ErrStore if a stream cannot be used. After an error
-// the caller must call end.
+// start runs the server, checks its streams and, if o.Listen is set, writes its address with a new
+// password into the directory. It removes the address of a killed server first. It blocks until the
+// server has read its data. Returns ErrStore if a stream cannot be used, and errors of the server
+// and of the file system. After an error the caller must call end.
 func (s *Server) start(ctx context.Context, o Options, host string, port int) error {
 	if err := removeAddress(s.dir); err != nil { // the address of a killed server
 		return fmt.Errorf("embedded: %w", err)

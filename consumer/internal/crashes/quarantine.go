@@ -22,9 +22,11 @@ type isolation struct {
 }
 
 // Enter adds r to the running tasks. A suspect is a task whose earlier start has ended its process.
-// If r is a suspect, Enter blocks until r can run in quarantine, without other tasks. If another
-// suspect is in quarantine, it blocks until that one has ended or its time is over. The task counts
-// as reserved while it waits for a suspect.
+// If r is a suspect, Enter first begins its quarantine, in which no other task starts, and blocks
+// until the running tasks have ended. After quarantineWait r starts beside those that still run.
+//
+// If another suspect is in quarantine, Enter blocks until that one has ended or its time is over.
+// The task counts as reserved during that wait. Enter takes no lock.
 //
 // If ok is true, remove the task from the running ones after its end, and then call leave, which
 // ends a quarantine of r. If ok is false, leave is nil, and the task must not start any more and is

@@ -15,8 +15,12 @@ const (
 )
 
 // readPage reads up to limit members from index from on, and decrypts and decompresses them. It
-// returns fewer members if they are large or have not ended yet, and none after an error. Returns a
-// *groupError if a member cannot be opened, and errors of the gatherer.
+// waits for the gatherer, which it may call several times. It returns fewer members, at least one,
+// if their results have pageBytes together, and never more than MaxMembersPage. It also returns
+// fewer if some have not ended yet.
+//
+// After an error it returns no members. Returns a *groupError if a member cannot be opened, and
+// errors of the gatherer.
 func (c *Config) readPage(ctx context.Context, group task.ID, from, limit int) ([]resultstore.Record, error) {
 	var page []resultstore.Record
 	size := 0

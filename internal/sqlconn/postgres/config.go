@@ -203,7 +203,9 @@ func (p *config) setParameters(given bool) error {
 func literal(text string) string { return "'" + strings.ReplaceAll(text, "'", "''") + "'" }
 
 // parsePool lets the client parse the URL, the environment and the service file. mode is the
-// sslmode of the URL. Returns an error if a server's certificate would not be verified.
+// sslmode of the URL. It may change u. Without any sslmode it chooses disable, since the client's
+// default would continue without TLS after a refusal. Returns an error if the client cannot read
+// them, or if a server's certificate would not be verified.
 func (p *config) parsePool(u *url.URL, mode string) (*pgxpool.Config, error) {
 	parse := func(add string) (*pgxpool.Config, error) {
 		if add != "" {

@@ -45,8 +45,9 @@ func (p *postgres) Migrate(ctx, life context.Context, component string, fn sqlco
 	})
 }
 
-// migrating returns the running migration of a component, and starts one if necessary. Returns
-// ErrClosed after Close. It takes p.mu.
+// migrating returns the running migration of a component. If none runs it starts one on a
+// goroutine, which sets the migration's err and closes its done at the end. Returns ErrClosed after
+// Close. It takes p.mu and does not wait.
 func (p *postgres) migrating(component string, fn sqlconn.Func) (*migration, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -68,8 +69,10 @@ func (p *postgres) migrating(component string, fn sqlconn.Func) (*migration, err
 	return m, nil
 }
 
-// migrateUnlocked repeats a migration until it gets its locks. Once an attempt has its locks, it
-// has no time limit. Returns ErrClosed if Close interrupts it. Call it without p.mu.
+// migrateUnlocked repeats a migration until it gets its locks, with growing pauses, and logs a
+// warning each time. Once an attempt has its locks, it has no time limit. It blocks. Returns
+// ErrClosed if Close interrupts it, and all other errors of an attempt at once. Call it without
+// p.mu.
 func (p *postgres) migrateUnlocked(component string, fn sqlconn.Func) error {
 	begun := time.Now()
 	for attempt := 1; ; attempt++ {
@@ -93,8 +96,10 @@ func (p *postgres) migrateUnlocked(component string, fn sqlconn.Func) error {
 // blockers names the lock that a session waits for, such as a table, and the sessions that hold it.
 type blockers struct{ lock, holders string }
 
-// tryMigration makes one attempt. It also returns the lock that the attempt waited for and its
-// holders, as far as they are known.
+// tryMigration makes one attempt of a migration in a transaction and returns its error. A statement
+// that waits for a lock fails after LockWait. Meanwhile a goroutine looks which lock that is: it
+// returns this lock and its holders, or "unknown". It blocks until both have ended, or Close ends
+// them.
 func (p *postgres) tryMigration(fn sqlconn.Func) (blockers, error) {
 	ctx, cancel := context.WithCancel(p.life)
 	defer cancel()
@@ -115,8 +120,9 @@ func (p *postgres) tryMigration(fn sqlconn.Func) (blockers, error) {
 	return <-seen, err
 }
 
-// lookWhileBlocked asks the server in another session which lock the session pid waits for. It does
-// so after half of LockWait. Without an answer it returns "unknown".
+// lookWhileBlocked asks the server in another session which lock the session waits for whose number
+// comes on pid. It does so after half of LockWait and returns the lock and its holders. If ctx ends
+// first, or without an answer, it returns "unknown" for both.
 func (p *postgres) lookWhileBlocked(ctx context.Context, pid <-chan int64) blockers {
 	seen := blockers{"unknown", "unknown"}
 	var id int64

@@ -55,8 +55,10 @@ func newNotifier(db *postgres) *notifier {
 	return n
 }
 
-// Tell implements [sqlconn.Database]. It adds the topics to the pending ones. One goroutine sends
-// them, a few milliseconds apart.
+// Tell implements [sqlconn.Database]. It adds the topics to the pending ones and returns at once.
+// One goroutine, which it starts if necessary, sends them, a few milliseconds apart. A topic that
+// is too long becomes "", which means any change. After Close nothing is sent. It takes the
+// notifier's mutex.
 func (p *postgres) Tell(topics []string) {
 	n := p.notifier
 	n.mu.Lock()
@@ -74,7 +76,9 @@ func (p *postgres) Tell(topics []string) {
 	}
 }
 
-// send sends the pending topics until there are no more.
+// send sends the pending topics until there are no more or close is called. Topics that cannot be
+// sent are lost, without an error: listeners also check by themselves. It is the notifier's
+// goroutine. It takes n.mu, but does not hold it while it waits.
 func (n *notifier) send() {
 	for {
 		payloads := n.take()
@@ -93,8 +97,9 @@ func (n *notifier) send() {
 	}
 }
 
-// take removes the pending topics and returns their payloads. Without pending topics, or after
-// close, it returns nil and marks the sending as ended. It takes n.mu.
+// take removes the pending topics and returns their payloads: the sender and the topic. If they are
+// more than maxTopics, it returns one payload without a topic, which means any change. Without
+// pending topics, or after close, it returns nil and marks the sending as ended. It takes n.mu.
 func (n *notifier) take() []string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -114,6 +119,8 @@ func (n *notifier) take() []string {
 	return payloads
 }
 
+// close ends the sending and waits until its goroutine has ended. Pending topics are lost. Returns
+// ctx's error if ctx ends first. It is idempotent.
 func (n *notifier) close(ctx context.Context) error {
 	n.cancel()
 	ended := make(chan struct{})
@@ -171,7 +178,9 @@ func (p *postgres) poll(ctx context.Context, w *sqlconn.Wakes) {
 }
 
 // listen opens a connection and passes its notifications to w until the connection fails or ctx
-// ends. It reports whether listening began.
+// ends. It reports whether listening began, and returns the error that ended it, never nil. Once it
+// listens it notifies all watchers, because of earlier changes. It closes the connection at the
+// end.
 func (p *postgres) listen(ctx context.Context, w *sqlconn.Wakes) (bool, error) {
 	cc := p.config.listen.Copy()
 	if before := p.config.pool.BeforeConnect; before != nil { // of the user's pool: may renew the password
@@ -199,8 +208,9 @@ func (p *postgres) listen(ctx context.Context, w *sqlconn.Wakes) (bool, error) {
 	}
 }
 
-// hear waits for one notification and passes it to w. After listenPing without a notification it
-// pings the server. Returns an error if the connection is lost.
+// hear waits for one notification and passes it to w, unless this process has sent it. After
+// listenPing without a notification it pings the server instead and returns nil if that answers.
+// Returns an error if the connection is lost or ctx ends.
 func (p *postgres) hear(ctx context.Context, conn *pgx.Conn, w *sqlconn.Wakes) error {
 	wait, cancel := context.WithTimeout(ctx, listenPing)
 	n, err := conn.WaitForNotification(wait)

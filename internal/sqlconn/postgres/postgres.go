@@ -123,8 +123,8 @@ func unanswered(host string, port uint16, found, next string, cause error) *reac
 	return &reach.Error{Server: "PostgreSQL at " + at, Found: found, Next: next, Cause: cause}
 }
 
-// unusable adds the server and the next step to the error of a connection that was not made.
-// Returns other errors unchanged.
+// unusable adds the server and the next step to the error of a connection that was not made, and
+// keeps its class. Returns other errors, and nil, unchanged.
 func unusable(err error) error {
 	c, ok := errors.AsType[*pgconn.ConnectError](err)
 	if !ok {
@@ -281,8 +281,10 @@ func (p *postgres) once(ctx, life context.Context, single bool, fn sqlconn.Func)
 	return tx.Topics(), link.commit(ctx)
 }
 
-// statement runs a function with one statement, which is its own transaction. Returns
-// ErrIndeterminate if the connection is lost after the statement was sent.
+// statement runs a function with one statement, which is its own transaction, and returns its
+// topics. Returns ErrIndeterminate if the connection is lost after the statement was sent, and a
+// retryable if a repetition can help. Returns the function's other errors, even if its statement
+// has succeeded.
 func (p *postgres) statement(ctx context.Context, conn *pgx.Conn, fn sqlconn.Func) ([]string, error) {
 	if err := unsent(ctx, conn); err != nil {
 		return nil, &retryable{error: err}
@@ -298,8 +300,10 @@ func (p *postgres) statement(ctx context.Context, conn *pgx.Conn, fn sqlconn.Fun
 	return nil, p.again(conn, tx, err)
 }
 
-// Close implements [sqlconn.Database]. It rolls back running migrations and waits for other calls.
-// It is idempotent.
+// Close implements [sqlconn.Database]. It rolls back running migrations, waits for other calls and
+// closes all connections. If ctx ends first it returns ctx's error, and a goroutine continues the
+// work. It is idempotent: a further call only waits. It takes p.mu, but does not hold it while it
+// waits.
 func (p *postgres) Close(ctx context.Context) error {
 	_ = p.notifier.close(ctx) // an error means that ctx has ended, which is returned below
 	p.mu.Lock()

@@ -149,8 +149,9 @@ func (l *pgTx) rollback(ctx context.Context) {
 	}
 }
 
-// commit commits the transaction. Returns ErrIndeterminate if the server's answer is missing, and a
-// retryable if a repetition can help.
+// commit commits the transaction and waits for the server. Returns ErrIndeterminate if the server's
+// answer is missing, and a retryable if a repetition can help. Returns ErrRefused if the server has
+// rolled back because a statement had failed.
 //
 // The client can report that an error came before anything was sent. This report is not reliable. A
 // connection that is lost during the wait for the answer is sometimes reported as closed before.
@@ -198,7 +199,8 @@ type pgRows struct {
 	after func() error
 }
 
-// Close implements [sqlconn.Rows]. It is idempotent.
+// Close implements [sqlconn.Rows]. It also ends the batch in which the rows were read. Returns the
+// first error of the rows or of the batch. It is idempotent.
 func (r *pgRows) Close() error {
 	r.Rows.Close()
 	err := r.Rows.Err()

@@ -46,7 +46,7 @@ func CheckGiven(data []byte) ([]byte, error) {
 	case len(data) > jobstore.MaxData:
 		return nil, LongerThan("data", len(data), jobstore.MaxData)
 	case jobstore.CheckData(data) != nil:
-		return nil, &jobstore.FieldError{Field: "data", Problem: Malformed}
+		return nil, &jobstore.FieldError{Field: "data", Problem: Malformed, Detail: `want a JSON object, such as {"page": 1}`}
 	}
 	return data, nil
 }
@@ -61,7 +61,7 @@ func LongerThan(field string, n, most int) error {
 // p is valid.
 func CheckPriority(p task.Opt[int]) error {
 	if n, set := p.Get(); set && (n < -jobstore.MaxPriority || n > jobstore.MaxPriority) {
-		return &jobstore.FieldError{Field: "jobPriority", Problem: Malformed}
+		return &jobstore.FieldError{Field: "jobPriority", Problem: Malformed, Detail: fmt.Sprintf("%d is not from %d to %d", n, -jobstore.MaxPriority, jobstore.MaxPriority)}
 	}
 	return nil
 }
