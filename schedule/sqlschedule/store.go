@@ -235,7 +235,7 @@ func (s *Store) repair(ctx context.Context, what string, rows [][]any) (n int64,
 
 // setDue is repair in a transaction.
 func (s *Store) setDue(ctx context.Context, tx *sqlconn.Tx, rows [][]any) (int64, error) {
-	n, err := tx.Exec(ctx, s.text.mend, s.name, asJSON(rows))
+	n, err := tx.Exec(ctx, s.text.repair, s.name, asJSON(rows))
 	if n > 0 {
 		tx.Notify(s.topic)
 	}
