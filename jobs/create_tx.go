@@ -17,8 +17,8 @@ import (
 var errNoTx = fmt.Errorf("%w: this store cannot create jobs in a transaction of the caller: use sqljobs on the database of the transaction", ErrUnsupported)
 
 // CreateTx is [Service.Create] in a transaction of the caller, which packages tx/sqltx and tx/pgxtx
-// convert. The job exists if and only if the caller commits. CreateTx neither commits nor rolls back.
-// The job does not count as [Stats].Created, since the commit is not seen.
+// convert. The job exists if and only if the caller commits. CreateTx neither commits nor rolls
+// back. The job does not count as [Stats].Created, since the commit is not seen.
 //
 // Locks of the caller's transaction last until its end. So jobs that would lock other jobs are
 // refused with [ErrUnsupported]:
@@ -27,14 +27,14 @@ var errNoTx = fmt.Errorf("%w: this store cannot create jobs in a transaction of 
 //   - Parent: no attempt of the parent could be settled.
 //   - Unique: the existing job could not change.
 //
-// A Key or UniqueKey is locked until the transaction ends; other calls that create a job with it wait
-// for that. CreateTx itself never waits for such a lock. It returns [ErrUnavailable] if another
-// transaction holds it.
+// A Key or UniqueKey is locked until the transaction ends; other calls that create a job with it
+// wait for that. CreateTx itself never waits for such a lock. It returns [ErrUnavailable] if
+// another transaction holds it.
 //
 // Further errors are those of Create. [ErrUnsupported] also means that the store is no
-// [jobstore.Joiner], that t belongs to another database, or that its isolation level on PostgreSQL is
-// not READ COMMITTED. After these errors, a [FieldError] and a [KeyTakenError], nothing was written,
-// and t can go on and commit. An error of the database may have ended t.
+// [jobstore.Joiner], that t belongs to another database, or that its isolation level on
+// PostgreSQL is not READ COMMITTED. After these errors, a [FieldError] and a [KeyTakenError],
+// nothing was written, and t can go on and commit. An error of the database may have ended t.
 func (s *Service) CreateTx(ctx context.Context, t tx.Tx, spec Spec) (Created, error) {
 	return s.createTx(ctx, t, spec, false)
 }

@@ -221,8 +221,8 @@ func (r *Registry) Jobs(ctx context.Context, url string, o JobsOptions) (jobs.St
 	return lone(ctx, t, (*target).jobs, ownJobs)
 }
 
-// Database returns the SQL database of a URL with the drivers of r, as the function [Database] does.
-// It does not connect. Close it after use.
+// Database returns the SQL database of a URL with the drivers of r, as the function [Database]
+// does. It does not connect. Close it after use.
 func (r *Registry) Database(ctx context.Context, url string, o Options) (sqldb.DB, error) {
 	t, err := r.parseOne(ctx, url, writeDatabase, o)
 	if err == nil && t.parts.Database == nil {

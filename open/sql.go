@@ -31,5 +31,6 @@ func (s *Swarm) Schedule(name string) (ScheduleStore, error) {
 }
 
 // Jobs returns the job store on the server of the broker. With a SQL database it shares the
-// connections of the Swarm. Close it before the Swarm. Returns an error if the server keeps no jobs.
+// connections of the Swarm. Close it before the Swarm. Returns an error if the server keeps no
+// jobs.
 func (s *Swarm) Jobs() (jobs.Store, error) { return made(s.targets.broker.jobs()) }

@@ -25,8 +25,9 @@ const DefaultTimeout = 10 * time.Second
 // stores and buses of its configuration.
 type Config struct {
 	Broker broker.Broker
-	// Outbox stores the tasks of [Producer.SubmitTx] in the caller's database, from which a relay sends
-	// them to the broker. nil: the broker itself stores them, if it is a [broker.TxPublisher].
+	// Outbox stores the tasks of [Producer.SubmitTx] in the caller's database, from which a relay
+	// sends them to the broker. nil: the broker itself stores them, if it is a
+	// [broker.TxPublisher].
 	Outbox broker.TxPublisher
 	// Results is the store from which futures get results. nil: futures return [task.ErrNoResult].
 	Results resultstore.ResultStore

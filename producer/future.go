@@ -274,8 +274,8 @@ func (in *inbox) loadState(ctx context.Context, id task.ID) (task.State, error) 
 
 // stateWithoutRecord returns the state of a task without a record in the store. For a task that
 // this producer has submitted and waits for, that is the last state that a reply queue has sent, or
-// [task.StatePending]. For others, and those of SubmitTx, it returns [task.ErrNotFound]. It takes in.mu and the lock of the
-// waiter.
+// [task.StatePending]. For others, and those of SubmitTx, it returns [task.ErrNotFound]. It takes
+// in.mu and the lock of the waiter.
 func (in *inbox) stateWithoutRecord(id task.ID) (task.State, error) {
 	in.mu.Lock()
 	w, submitted := in.waiters[id], elsewhere
@@ -297,7 +297,8 @@ func (in *inbox) stateWithoutRecord(id task.ID) (task.State, error) {
 	return task.StatePending, nil
 }
 
-// submitted returns how this producer has submitted the task whose end it waits for. It takes in.mu.
+// submitted returns how this producer has submitted the task whose end it waits for. It takes
+// in.mu.
 func (in *inbox) submitted(id task.ID) submission {
 	in.mu.Lock()
 	defer in.mu.Unlock()

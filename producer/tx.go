@@ -12,8 +12,8 @@ import (
 	"github.com/swarmiji/swarmiji/tx"
 )
 
-// connectWait limits how long the first SubmitTx waits for queues and for the streams of results. On
-// SQLite the transaction of the caller may hold the lock for which their tables wait.
+// connectWait limits how long the first SubmitTx waits for queues and for the streams of results.
+// On SQLite the transaction of the caller may hold the lock for which their tables wait.
 const connectWait = 2 * time.Second
 
 var (
@@ -38,13 +38,13 @@ type JobTxCreator interface {
 	CreateForTaskTx(ctx context.Context, t tx.Tx, c task.Conditioned) error
 }
 
-// Connect does what the first submission otherwise does: it declares the queues of the Router and of
-// Config.Queues, and opens the streams of results. A program that calls [Producer.SubmitTx] on SQLite
-// calls Connect at its start, since a transaction keeps all others from writing to the file. It may
-// be called repeatedly.
+// Connect does what the first submission otherwise does: it declares the queues of the Router and
+// of Config.Queues, and opens the streams of results. A program that calls [Producer.SubmitTx] on
+// SQLite calls Connect at its start, since a transaction keeps all others from writing to the
+// file. It may be called repeatedly.
 //
-// Returns [ErrClosed] after Close, and an error that wraps [broker.ErrUnavailable] if the broker or a
-// result store cannot be used before ctx, or Timeout, ends.
+// Returns [ErrClosed] after Close, and an error that wraps [broker.ErrUnavailable] if the broker
+// or a result store cannot be used before ctx, or Timeout, ends.
 func (p *Producer) Connect(ctx context.Context) error {
 	if err := p.begin(); err != nil {
 		return err
@@ -55,8 +55,8 @@ func (p *Producer) Connect(ctx context.Context) error {
 	return p.connect(ctx, true)
 }
 
-// connect declares the queues if declare is true, and opens the streams of results. What has succeeded
-// once is not done again.
+// connect declares the queues if declare is true, and opens the streams of results. What has
+// succeeded once is not done again.
 func (p *Producer) connect(ctx context.Context, declare bool) error {
 	if declare {
 		if err := p.declareQueues(ctx); err != nil {
@@ -75,30 +75,32 @@ func (p *Producer) connect(ctx context.Context, declare bool) error {
 	return nil
 }
 
-// SubmitTx submits one task in a transaction of the caller: the task exists if and only if the caller
-// commits. It neither commits nor rolls back. The task is stored by Config.Outbox if that is set,
-// else by the broker if that is a [broker.TxPublisher] on the same database.
+// SubmitTx submits one task in a transaction of the caller: the task exists if and only if the
+// caller commits. It neither commits nor rolls back. The task is stored by Config.Outbox if that
+// is set, else by the broker if that is a [broker.TxPublisher] on the same database.
 //
-// A task with conditions becomes a job in the transaction, if Config.Jobs is a [JobTxCreator] on its
-// database. Middleware and hooks are called as for Submit. The outcome that they learn is that the
-// task is stored, not that the transaction is committed. So the task is not counted as Sent, and no
-// task-sent event is sent.
+// A task with conditions becomes a job in the transaction, if Config.Jobs is a [JobTxCreator] on
+// its database. Middleware and hooks are called as for Submit. The outcome that they learn is
+// that the task is stored, not that the transaction is committed. So the task is not counted as
+// Sent, and no task-sent event is sent.
 //
 // The producer does not see the end of the transaction. The returned handle waits for the result of
 // the task as usual, with two differences:
 //
-//   - Until the store of results has a record of the task, State returns [task.ErrNotFound] at once,
-//     and Result wraps [task.ErrNotFound] if its ctx ends.
+//   - Until the store of results has a record of the task, State returns [task.ErrNotFound] at
+//     once, and Result wraps [task.ErrNotFound] if its ctx ends.
 //   - After a rollback Done is never closed. The handle costs nothing when the program drops it.
 //
-// Besides the errors of Submit it returns [broker.ErrUnsupported] if the task cannot be stored in t:
+// Besides the errors of Submit it returns [broker.ErrUnsupported] if the task cannot be stored in
+// t:
 //
 //   - neither the outbox nor the broker can do it, or t belongs to another database
 //   - the task has a unique key ([task.WithUnique])
 //   - the conditions cannot hold in a transaction of the caller
 //
-// After an error of Submit or [broker.ErrUnsupported] nothing was stored, and t can go on and commit.
-// An error of the database may have ended t. Config.Timeout does not limit the statements in t.
+// After an error of Submit or [broker.ErrUnsupported] nothing was stored, and t can go on and
+// commit. An error of the database may have ended t. Config.Timeout does not limit the statements
+// in t.
 //
 // The first call waits at most 2 seconds for the queues and the streams of results, and returns
 // [broker.ErrUnavailable] after that; see [Producer.Connect]. With Config.Outbox it declares no
@@ -142,8 +144,8 @@ func (p *Producer) prepareTx(ctx context.Context, c *task.Call, s *staged) error
 }
 
 // beforeTx returns the port that stores tasks in transactions, after connect. For a task with
-// conditions the port is not needed and may be nil. Returns [broker.ErrUnsupported] without one, and
-// the errors of connect.
+// conditions the port is not needed and may be nil. Returns [broker.ErrUnsupported] without one,
+// and the errors of connect.
 func (p *Producer) beforeTx(ctx context.Context, conditions bool) (broker.TxPublisher, error) {
 	out := p.cfg.Outbox
 	if out == nil {
@@ -213,7 +215,8 @@ func (b *builder) storeTx(first []*staged) error {
 // program drops it, its waiter is released: after a rollback nothing else would do that.
 type uncommitted struct{ *waiter }
 
-// inTransaction returns the handle for a waiter of such a task. It returns any other handle as it is.
+// inTransaction returns the handle for a waiter of such a task. It returns any other handle as it
+// is.
 func inTransaction(pending task.Pending) task.Pending {
 	w, ok := pending.(*waiter)
 	if !ok {

@@ -18,14 +18,15 @@ const readWait = 2 * time.Second
 var errNoTx = fmt.Errorf("%w: this store cannot add entries in a transaction of the caller: use sqlschedule on the database of the transaction", ErrUnsupported)
 
 // AddTx is [Schedule.Add] in a transaction of the caller, which packages tx/sqltx and tx/pgxtx
-// convert. The entry exists if and only if the caller commits. AddTx neither commits nor rolls back.
+// convert. The entry exists if and only if the caller commits. AddTx neither commits nor rolls
+// back.
 //
-// Listeners see the entry after the commit. An entry for [Now] or for a time that has passed by then
-// runs at once. The store's clock and entries of older versions are read outside of t.
+// Listeners see the entry after the commit. An entry for [Now] or for a time that has passed by
+// then runs at once. The store's clock and entries of older versions are read outside of t.
 //
-// Besides the errors of Add it returns [ErrUnsupported] if the store is no [TxAdder] or t belongs to
-// another database. After an error that Add names as storing nothing, t can go on and commit. An
-// error of the database may have ended t.
+// Besides the errors of Add it returns [ErrUnsupported] if the store is no [TxAdder] or t belongs
+// to another database. After an error that Add names as storing nothing, t can go on and commit.
+// An error of the database may have ended t.
 func (s *Schedule) AddTx(ctx context.Context, t tx.Tx, at When, call task.Call, opts ...Option) (Added, error) {
 	store, ok := capability.As[TxAdder](s.c.Store)
 	if !ok {

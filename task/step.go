@@ -181,8 +181,8 @@ func (f Fan[A, R]) Submit(ctx context.Context, to WorkSubmitter, args A, opts ..
 	return f.Part().Submit(ctx, to, args, opts...)
 }
 
-// SubmitTx submits the workflow in a transaction of the caller, as [Step.Submit] submits it otherwise.
-// The workflow exists if and only if the caller commits. See [Task.SubmitTx].
+// SubmitTx submits the workflow in a transaction of the caller, as [Step.Submit] submits it
+// otherwise. The workflow exists if and only if the caller commits. See [Task.SubmitTx].
 func (s Step[A, R]) SubmitTx(ctx context.Context, to TxWorkSubmitter, in tx.Tx, args A, opts ...Option) (*Run[R], error) {
 	return runOf[R](to.SubmitWorkTx(ctx, in, Work{Node: s.node.closed(), Args: args, Call: apply(Call{}, opts)}))
 }

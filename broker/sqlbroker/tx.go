@@ -16,14 +16,14 @@ const joinRows = 64
 // joinRights are the privileges that the role of the caller's transaction needs.
 var joinRights = []string{"SELECT swarmiji_message", "INSERT swarmiji_message"}
 
-// PublishTx implements [broker.TxPublisher] for transactions of the Broker's database. On PostgreSQL
-// the search_path of the transaction must reach the Broker's tables, and its role needs SELECT and
-// INSERT on swarmiji_message. Consumers are notified 5, 50 and 500 ms after the call, and find the
-// messages of a later commit at their next poll.
+// PublishTx implements [broker.TxPublisher] for transactions of the Broker's database. On
+// PostgreSQL the search_path of the transaction must reach the Broker's tables, and its role
+// needs SELECT and INSERT on swarmiji_message. Consumers are notified 5, 50 and 500 ms after the
+// call, and find the messages of a later commit at their next poll.
 //
-// The queues must exist; see Declare. If a queue is not known yet, the Broker's own connection looks
-// for it. On SQLite that waits for at most a second, and returns ErrUnavailable if the tables do not
-// exist and t holds the lock to make them.
+// The queues must exist; see Declare. If a queue is not known yet, the Broker's own connection
+// looks for it. On SQLite that waits for at most a second, and returns ErrUnavailable if the
+// tables do not exist and t holds the lock to make them.
 func (b *Broker) PublishTx(ctx context.Context, t tx.Tx, ms []broker.Outgoing) error {
 	if len(ms) == 0 {
 		return nil

@@ -50,7 +50,7 @@ var clients = []client{
 		path:  "github.com/jackc/pgx/v5",
 		may:   []string{"internal/sqlconn/postgres", "internal/sqlconn/sqltest", "sqldb/postgres", "internal/testserver", "tx/pgxtx", "bench/..."},
 		tests: true, // they begin transactions as users do
-		reach: []string{"sqldb/postgres", "internal/sqlconn/sqltest", "open/postgres", "open/all", "@programs"},
+		reach: []string{"open/postgres", "open/all", "@programs"},
 		why:   "SQL is spoken through one connection, which knows the servers' errors",
 	},
 	{

@@ -181,7 +181,7 @@ var layers = []rule{
 	{
 		"L1",
 		[]string{"jobs/jobstore"},
-		[]string{"task"},
+		[]string{"task", "tx"},
 		"records and what stores do with them have no rules",
 	},
 	{
@@ -271,7 +271,7 @@ var layers = []rule{
 	{
 		"L3",
 		[]string{"limit/redislimit", "limit/sqllimit"},
-		[]string{"limit", "task", "@connects", "@conns", "@leaves"},
+		[]string{"limit", "@connects", "@conns", "@leaves"},
 		"an adapter knows its own port and never another adapter",
 	},
 	{
@@ -311,7 +311,7 @@ var layers = []rule{
 		"connections of several technologies stand on it; their states are those of the port",
 	},
 	{
-		"L1",
+		"L0",
 		[]string{"sqldb"},
 		nil,
 		"a handle of a database names no client library",
@@ -373,8 +373,8 @@ var layers = []rule{
 	{
 		"L3",
 		[]string{"events/*"},
-		[]string{"events", "task", "@connects", "@conns", "@leaves"},
-		"an adapter knows its own port and never another adapter; of task it takes the Backoff",
+		[]string{"events", "@connects", "@conns", "@leaves"},
+		"an adapter knows its own port and never another adapter",
 	},
 	{
 		"L4",
@@ -421,7 +421,7 @@ var layers = []rule{
 	{
 		"L5",
 		[]string{"open"},
-		[]string{"task", "@ports", "middleware", "limit", "revoke", "schedule", "jobs", "producer", "consumer", "events/liveness", "@memory", "@leaves"},
+		[]string{"task", "@ports", "middleware", "limit", "revoke", "schedule", "jobs", "producer", "consumer", "events/liveness", "@memory", "@leaves", "sqldb"},
 		"it wires adapters into producers and consumers, and knows those in memory alone: the others come with their drivers",
 	},
 	{

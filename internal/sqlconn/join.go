@@ -25,13 +25,13 @@ const readyWait = time.Second
 // kind returns 'false' on PostgreSQL and '0' on SQLite, and fails on neither.
 const kind = "SELECT CAST(1=0 AS text)"
 
-// Join runs fn in t, a transaction of the caller. It neither commits nor rolls back. Watchers of the
-// topics that fn passes to [Tx.Notify] are notified several times within the next half second, since
-// Join does not see the commit.
+// Join runs fn in t, a transaction of the caller. It neither commits nor rolls back. Watchers of
+// the topics that fn passes to [Tx.Notify] are notified several times within the next half
+// second, since Join does not see the commit.
 //
-// ready runs first, without t. It makes the tables and reads by the Conn's own connection. rights are
-// the privileges on tables that fn needs, such as "INSERT swarmiji_message". Statements of fn have
-// parameters of the types string, int64, []byte, []string and []int64 only.
+// ready runs first, without t. It makes the tables and reads by the Conn's own connection. rights
+// are the privileges on tables that fn needs, such as "INSERT swarmiji_message". Statements of fn
+// have parameters of the types string, int64, []byte, []string and []int64 only.
 //
 //   - Returns [ErrForeign] if t belongs to another database.
 //   - Returns [ErrAccess] if t is read-only or its role lacks one of the rights.
@@ -77,8 +77,8 @@ func (c *Conn) beforeJoin(ctx context.Context, ready func(ctx context.Context) e
 	return err
 }
 
-// checkJoined returns ErrForeign or ErrAccess if the transaction j cannot be used. Its statements do
-// not fail.
+// checkJoined returns ErrForeign or ErrAccess if the transaction j cannot be used. Its statements
+// do not fail.
 func (c *Conn) checkJoined(ctx context.Context, j *Tx, rights []string) error {
 	var answer string
 	if err := j.Row(ctx, kind).Scan(&answer); err != nil {
@@ -219,8 +219,8 @@ func (j joined) Query(ctx context.Context, query string, args []any) (Rows, erro
 // parameter is a parameter in a statement.
 var parameter = regexp.MustCompile(`\$([0-9]+)`)
 
-// text returns the statement with the schema of its tables on PostgreSQL, and with the parameters ?1
-// on SQLite: $1 is a name there, and some drivers number names by their first use.
+// text returns the statement with the schema of its tables on PostgreSQL, and with the parameters
+// ?1 on SQLite: $1 is a name there, and some drivers number names by their first use.
 func (j joined) text(query string) string {
 	if j.db.Dialect() == SQLite {
 		return parameter.ReplaceAllString(query, "?$1")
@@ -228,7 +228,8 @@ func (j joined) text(query string) string {
 	return j.db.Text(query)
 }
 
-// plain returns args with arrays as texts, which the statement casts: database/sql passes no arrays.
+// plain returns args with arrays as texts, which the statement casts: database/sql passes no
+// arrays.
 func plain(args []any) []any {
 	plain := slices.Clone(args)
 	for i, a := range args {

@@ -103,7 +103,7 @@ func TestJoinRefused(t *testing.T) {
 		want         error
 		text         string
 	}{
-		{"a role", "SET LOCAL ROLE " + role, sqlconn.ErrAccess, "INSERT ON swarmiji_j"},
+		{"a role", "SET LOCAL ROLE " + role, sqlconn.ErrAccess, "swarmiji_j"},
 		{"read-only", "SET TRANSACTION READ ONLY", sqlconn.ErrAccess, "read-only"},
 	} {
 		t.Run(refused.name, func(t *testing.T) {

@@ -7,8 +7,8 @@ import (
 	"github.com/swarmiji/swarmiji/internal/wake"
 )
 
-// ringAfter lists when the topics of a transaction are sent whose commit the Conn does not see: after
-// a short one, a usual one and a long one.
+// ringAfter lists when the topics of a transaction are sent whose commit the Conn does not see:
+// after a short one, a usual one and a long one.
 var ringAfter = [...]time.Duration{5 * time.Millisecond, 50 * time.Millisecond, 500 * time.Millisecond}
 
 // ring sends topics at the times of ringAfter. Calls for one topic share their sends: there are at

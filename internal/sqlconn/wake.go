@@ -190,8 +190,8 @@ func (s *Wakes) Foreign(topic string) {
 	s.tell(topic, nil)
 }
 
-// tell calls the functions of Listen with the topic, except those of one Conn. It takes s.mu only to collect them, so a
-// function may call stop.
+// tell calls the functions of Listen with the topic, except those of one Conn. It takes s.mu only
+// to collect them, so a function may call stop.
 func (s *Wakes) tell(topic string, except *Conn) {
 	var all []func(string)
 	s.mu.Lock()

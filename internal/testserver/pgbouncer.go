@@ -14,7 +14,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// PgBouncer is a PgBouncer in the mode "transaction" in front of a PostgreSQL server, with few
+// PgBouncer is a PgBouncer in the mode "transaction" in front of a PostgreSQL server. It has few
 // connections to the server, so that its clients share them.
 //
 // Safe for concurrent use. Methods that start, stop, pause or resume the server run one at a time.

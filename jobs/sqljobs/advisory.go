@@ -52,8 +52,8 @@ const (
 // blank the kind is empty. Beyond mostLocks names in a transaction it locks all names of a kind at
 // once.
 //
-// In a transaction of a caller it does not wait: it fails with ErrUnavailable if another transaction
-// holds a name.
+// In a transaction of a caller it does not wait: it fails with ErrUnavailable if another
+// transaction holds a name.
 //
 // A transaction on SQLite has the whole file locked, so Lock only checks the names there. Returns
 // ErrBadJob if a name does not have 1 to 300 bytes, and ErrUnsupported in a View. Each error, also

@@ -48,7 +48,8 @@ func finish(t *testing.T, end func() error) {
 	}
 }
 
-// A job of CreateTx exists after the commit, with all its fields, and only then. Watchers hear of it.
+// A job of CreateTx exists after the commit, with all its fields, and only then. Watchers hear of
+// it.
 func TestCreateTx(t *testing.T) {
 	eachService(t, func(ctx context.Context, t *testing.T, s *jobs.Service, dsn string) {
 		store := open(t, dsn)

@@ -116,8 +116,8 @@ func (l *Limiter) Release(ctx context.Context, holder string, ps ...limit.Permit
 	})
 }
 
-// Close ends waiting calls and leaves the database open. Held permits stay until their leases end. It
-// returns ctx's error if ctx ends first. Close is idempotent.
+// Close ends waiting calls and leaves the database open. Held permits stay until their leases
+// end. It returns ctx's error if ctx ends first. Close is idempotent.
 func (l *Limiter) Close(ctx context.Context) error {
 	l.end()
 	return l.conn.Close(ctx)

@@ -38,9 +38,9 @@ func (Driver) Schemes() []open.Scheme {
 	return []open.Scheme{s, long}
 }
 
-// Parts implements [open.Driver]. It returns a database, and the constructors of all adapters, which
-// share it. Returns an error if the URL, the TLS of the options or a limit of dead letters is
-// invalid.
+// Parts implements [open.Driver]. It returns a database, and the constructors of all adapters,
+// which share it. Returns an error if the URL, the TLS of the options or a limit of dead letters
+// is invalid.
 func (Driver) Parts(t *open.Target) (open.Parts, error) {
 	ttl, most, err := params.Dead(t)
 	if err != nil {

@@ -396,7 +396,8 @@ func TestHeldTransaction(t *testing.T) {
 		t.Errorf("received %s, want the one of the transaction that was open for long", id)
 	}
 	closed(t, s)
-	if err := db.Close(within(t, 20*time.Second)); err != nil { // the server counts a session's reads when the session ends
+	// The server counts a session's reads when the session ends.
+	if err := db.Close(within(t, 20*time.Second)); err != nil {
 		t.Error(err)
 	}
 	var read int64

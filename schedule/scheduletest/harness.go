@@ -39,8 +39,8 @@ type Harness struct {
 	// the entry's last tick and keeps the entry, as an older listener did.
 	Stray func(t testing.TB, id string)
 
-	// Begin begins a transaction on the database of the stores, by a connection that belongs to none of
-	// them. Needed with the promise Transactions.
+	// Begin begins a transaction on the database of the stores, by a connection that belongs to
+	// none of them. Needed with the promise Transactions.
 	Begin func(t testing.TB) Transaction
 
 	// Foreign begins transactions that the stores must refuse, by the names of their databases.

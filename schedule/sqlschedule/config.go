@@ -24,8 +24,8 @@ type Config struct {
 }
 
 // New returns a Store. It does not connect and creates no tables: the first call does so. An empty
-// Name becomes [DefaultName]. Its error joins all problems of the configuration: an invalid name or a
-// missing DB.
+// Name becomes [DefaultName]. Its error joins all problems of the configuration: an invalid name
+// or a missing DB.
 func New(c Config) (*Store, error) {
 	if c.Name == "" {
 		c.Name = DefaultName

@@ -54,8 +54,8 @@ func (s *Store) Close(ctx context.Context) error {
 }
 
 // ready creates or upgrades the tables with the first call, and does nothing after a success. It
-// blocks until the database answers or ctx ends. Returns [schedule.ErrClosed] after Close, and errors
-// of the database wrapped by wrap.
+// blocks until the database answers or ctx ends. Returns [schedule.ErrClosed] after Close, and
+// errors of the database wrapped by wrap.
 func (s *Store) ready(ctx context.Context) error {
 	select {
 	case <-s.closing:
@@ -130,8 +130,8 @@ func checkEntries(entries []schedule.Entry) error {
 	return errors.Join(errs...)
 }
 
-// inChunks calls add for parts of entries that fit into one statement, until an error. It returns the
-// answers of all.
+// inChunks calls add for parts of entries that fit into one statement, until an error. It returns
+// the answers of all.
 func inChunks(entries []schedule.Entry, add func([]schedule.Entry) ([]bool, error)) ([]bool, error) {
 	added := make([]bool, 0, len(entries))
 	for len(entries) > 0 {

@@ -237,8 +237,8 @@ func TestSchemas(t *testing.T) {
 	}
 }
 
-// TestRole shows that a role without the right to create tables works with tables that exist, and
-// that the error says what to do where they do not.
+// TestRole shows that a role without the right to create tables works with existing tables. Without
+// tables the error says what to do.
 func TestRole(t *testing.T) {
 	at := database(t)
 	conn := dial(t, at)
@@ -333,8 +333,8 @@ func within(t testing.TB, db sqldb.DB, want map[string]string) {
 	}
 }
 
-// TestPgBouncer shows that all adapters work through PgBouncer in the mode of transactions, with the
-// parameters of the URL and without changes of the server's sessions.
+// TestPgBouncer shows that all adapters work through PgBouncer, with the parameters of the URL.
+// The sessions of the server stay unchanged.
 func TestPgBouncer(t *testing.T) {
 	b := testserver.RequirePgBouncer(t)
 	direct := database(t)

@@ -27,8 +27,8 @@ type config struct {
 	pool   *pgxpool.Config
 	schema string          // quoted
 	listen *pgx.ConnConfig // of the connection for notifications; nil: poll
-	// local has a statement that sets the parameters of a transaction. It is empty if the sessions have
-	// these parameters.
+	// local has a statement that sets the parameters of a transaction. It is empty if the sessions
+	// have these parameters.
 	local []string
 }
 
@@ -57,8 +57,8 @@ const (
 // maxSchema is the largest size of the name of a schema, in bytes. The name of the channel has 63.
 const maxSchema = 48
 
-// check checks cfg. Without a pool it parses the URL with the client, whose errors quote the URL, so
-// check does not return them.
+// check checks cfg. Without a pool it parses the URL with the client, whose errors quote the URL,
+// so check does not return them.
 func check(cfg sqlconn.Config, given *pgxpool.Pool) (config, error) {
 	p := config{Config: cfg}
 	var err error
@@ -269,7 +269,8 @@ func anyTLS(pool *pgxpool.Config, is func(t *tls.Config) bool) bool {
 	return is(cc.TLSConfig) || slices.ContainsFunc(cc.Fallbacks, func(f *pgconn.FallbackConfig) bool { return is(f.TLSConfig) })
 }
 
-// setTLS sets p.TLS, if it is not nil, for all hosts of pool. It raises the minimum version to TLS 1.2.
+// setTLS sets p.TLS, if it is not nil, for all hosts of pool. It raises the minimum version to
+// TLS 1.2.
 func (p *config) setTLS(pool *pgxpool.Config) {
 	cc := &pool.ConnConfig.Config
 	set := func(host string, t *tls.Config) *tls.Config {

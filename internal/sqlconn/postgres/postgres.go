@@ -69,8 +69,8 @@ func (p *postgres) Shared() bool { return true }
 // Schema implements [sqlconn.Database].
 func (p *postgres) Schema() string { return p.config.schema }
 
-// Text implements [sqlconn.Database]. The name of each table begins with "swarmiji_" and comes after
-// a blank in a statement. No other word does both.
+// Text implements [sqlconn.Database]. The name of each table begins with "swarmiji_" and comes
+// after a blank in a statement. No other word does both.
 func (p *postgres) Text(query string) string {
 	if text, ok := p.texts.Load(query); ok {
 		return text.(string)
@@ -213,9 +213,9 @@ func isTransient(err error) bool {
 	return errors.Is(err, sqlconn.ErrUnavailable) || errors.Is(err, sqlconn.ErrConflict)
 }
 
-// retry repeats attempt after retryable errors, with a growing wait, until ctx or life ends. Each attempt
-// has its own ctx with the Timeout of the configuration. If that ends after a statement succeeded,
-// retry returns an error: a repetition would take as long.
+// retry repeats attempt after retryable errors, with a growing wait, until ctx or life ends. Each
+// attempt has its own ctx with the Timeout of the configuration. If that ends after a statement
+// succeeded, retry returns an error: a repetition would take as long.
 func (p *postgres) retry(ctx, life context.Context, attempt func(ctx context.Context) error) error {
 	for n := 0; ; n++ {
 		one, cancel := context.WithTimeout(ctx, p.config.Timeout)

@@ -44,7 +44,8 @@ func Do(ctx context.Context, store jobstore.Store, l *Locks, fn func(ctx context
 	}
 }
 
-// In runs fn once in the transaction tx, with the locks of l. Returns ErrLocks if locks are missing.
+// In runs fn once in the transaction tx, with the locks of l. Returns ErrLocks if locks are
+// missing.
 func In(ctx context.Context, tx jobstore.Tx, l *Locks, fn func(ctx context.Context, t *Step) error) error {
 	t := &Step{Tx: tx, Locks: l}
 	if err := t.begin(ctx); err != nil {
