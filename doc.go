@@ -38,7 +38,8 @@
 //   - broker, resultstore, events, serializer: the ports.
 //   - connect/amqpconnect, connect/natsconnect: the connection settings that all adapters of a
 //     server share.
-//   - connect/pgconnect, connect/sqliteconnect: the SQL client libraries that a program links.
+//   - sqldb: the handle of a SQL database that its adapters share, from sqldb/postgres or
+//     sqldb/sqlite.
 //   - tx: your own database transactions, for submitting and settling tasks in them. tx/sqltx and
 //     tx/pgxtx convert those of database/sql and pgx.
 //   - outbox: tasks that are stored in your own database transactions and sent to any broker.

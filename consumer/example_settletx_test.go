@@ -9,11 +9,11 @@ import (
 	"path/filepath"
 
 	"github.com/swarmiji/swarmiji/broker/sqlbroker"
-	"github.com/swarmiji/swarmiji/connect/sqliteconnect"
 	"github.com/swarmiji/swarmiji/consumer"
 	"github.com/swarmiji/swarmiji/producer"
 	"github.com/swarmiji/swarmiji/resultstore/sqlresults"
 	"github.com/swarmiji/swarmiji/revoke"
+	"github.com/swarmiji/swarmiji/sqldb/sqlite"
 	"github.com/swarmiji/swarmiji/task"
 	"github.com/swarmiji/swarmiji/tx/sqltx"
 )
@@ -36,11 +36,13 @@ func Example_settleTx() {
 	check(err)
 	defer db.Close()
 
-	engine, url := sqliteconnect.Engine{}, "sqlite://"+file
-	b, err := sqlbroker.New(sqlbroker.Config{Engine: engine, URL: url})
+	handle, err := sqlite.Open(file, sqlite.Config{})
+	check(err)
+	defer handle.Close(context.Background())
+	b, err := sqlbroker.New(sqlbroker.Config{DB: handle})
 	check(err)
 	defer b.Close(context.Background())
-	results, err := sqlresults.New(sqlresults.Config{Engine: engine, URL: url})
+	results, err := sqlresults.New(sqlresults.Config{DB: handle})
 	check(err)
 	defer results.Close(context.Background())
 	p, err := producer.New(producer.Config{Broker: b, Results: results})

@@ -50,11 +50,15 @@ func settlingConsumer() error {
 	if err != nil {
 		return err
 	}
-	b, err := sqlbroker.New(sqlbroker.Config{Engine: sqltest.Engine(url), URL: url, Namespace: ns, Logger: quiet})
+	handle, err := sqltest.New(url)
 	if err != nil {
 		return err
 	}
-	results, err := sqlresults.New(sqlresults.Config{Engine: sqltest.Engine(url), URL: url, Namespace: ns, Logger: quiet})
+	b, err := sqlbroker.New(sqlbroker.Config{DB: handle, Namespace: ns, Logger: quiet})
+	if err != nil {
+		return err
+	}
+	results, err := sqlresults.New(sqlresults.Config{DB: handle, Namespace: ns, Logger: quiet})
 	if err != nil {
 		return err
 	}
@@ -99,7 +103,7 @@ func settlingConsumer() error {
 	}
 	err = c.Run(ctx)
 	end := context.Background()
-	return errors.Join(err, b.Close(end), results.Close(end), db.Close())
+	return errors.Join(err, b.Close(end), results.Close(end), handle.Close(end), db.Close())
 }
 
 // TestSettleTxKilled kills consumers with SIGKILL. Each task has its effect exactly once, and a

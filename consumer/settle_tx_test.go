@@ -89,10 +89,11 @@ func newTxSwarm(t *testing.T, url string, change func(c *consumer.Config)) *txSw
 	ns, quiet := testserver.Namespace(), slog.New(slog.DiscardHandler)
 	s := &txSwarm{ledger: newLedger(t, url), ns: ns}
 	var err error
-	if s.broker, err = sqlbroker.New(sqlbroker.Config{Engine: sqltest.Engine(url), URL: url, Namespace: ns, Logger: quiet}); err != nil {
+	db := sqltest.Open(t, url)
+	if s.broker, err = sqlbroker.New(sqlbroker.Config{DB: db, Namespace: ns, Logger: quiet}); err != nil {
 		t.Fatal(err)
 	}
-	if s.results, err = sqlresults.New(sqlresults.Config{Engine: sqltest.Engine(url), URL: url, Namespace: ns, Logger: quiet}); err != nil {
+	if s.results, err = sqlresults.New(sqlresults.Config{DB: db, Namespace: ns, Logger: quiet}); err != nil {
 		t.Fatal(err)
 	}
 	if s.p, err = producer.New(producer.Config{Broker: s.broker, Results: s.results, Logger: quiet}); err != nil {
@@ -338,7 +339,7 @@ func TestSettleTxUnsupported(t *testing.T) {
 		{"results elsewhere", func(c *consumer.Config) { c.Results = memresults.New(memresults.Config{}) }, nil, false},
 		{"results in another file", func(c *consumer.Config) {
 			at := "sqlite://" + filepath.Join(t.TempDir(), "results.db")
-			store, err := sqlresults.New(sqlresults.Config{Engine: sqltest.Engine(at), URL: at})
+			store, err := sqlresults.New(sqlresults.Config{DB: sqltest.Open(t, at)})
 			if err != nil {
 				t.Fatal(err)
 			}

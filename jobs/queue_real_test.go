@@ -40,7 +40,7 @@ func onDatabases(t *testing.T, test func(t *testing.T, join func() *jobs.Service
 
 func serviceOn(t *testing.T, dsn string) *jobs.Service {
 	t.Helper()
-	store, err := sqljobs.New(sqljobs.Config{Engine: sqltest.Engine(dsn), URL: dsn, Logger: quiet, Backoff: task.Backoff{Base: 5 * time.Millisecond, Max: 100 * time.Millisecond}})
+	store, err := sqljobs.New(sqljobs.Config{DB: sqltest.Open(t, dsn)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/swarmiji/swarmiji/jobs"
 	"github.com/swarmiji/swarmiji/limit"
 	"github.com/swarmiji/swarmiji/resultstore"
+	"github.com/swarmiji/swarmiji/sqldb"
 )
 
 // Driver constructs the adapters for the URLs of some schemes. Each package below open has a
@@ -100,6 +101,10 @@ type Parts struct {
 	// Start starts the resources that the adapters share, such as a server in this process. It is
 	// called once, before the other functions. nil means that nothing must be started.
 	Start func(ctx context.Context) (Running, error)
+
+	// Database is the database that the adapters share, or nil if they use none. It is closed after
+	// them.
+	Database sqldb.DB
 
 	Broker  func(namespace string) (broker.Broker, error)
 	Results func(namespace string) (resultstore.ResultStore, error)

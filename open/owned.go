@@ -6,6 +6,7 @@ import (
 
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/events"
+	"github.com/swarmiji/swarmiji/jobs"
 	"github.com/swarmiji/swarmiji/resultstore"
 )
 
@@ -31,6 +32,14 @@ type (
 		ScheduleStore
 		stop stopper
 	}
+	ownedJobs struct {
+		jobs.Store
+		stop stopper
+	}
+	ownedOutbox struct {
+		OutboxStore
+		stop stopper
+	}
 )
 
 func ownBroker(b broker.Broker, stop stopper) broker.Broker { return ownedBroker{b, stop} }
@@ -39,6 +48,8 @@ func ownResults(s resultstore.ResultStore, stop stopper) resultstore.ResultStore
 }
 func ownEvents(b events.EventBus, stop stopper) events.EventBus { return ownedEvents{b, stop} }
 func ownSchedule(s ScheduleStore, stop stopper) ScheduleStore   { return ownedSchedule{s, stop} }
+func ownJobs(s jobs.Store, stop stopper) jobs.Store             { return ownedJobs{s, stop} }
+func ownOutbox(s OutboxStore, stop stopper) OutboxStore         { return ownedOutbox{s, stop} }
 
 // Close closes the broker, then stops the resources that were started for it.
 func (b ownedBroker) Close(ctx context.Context) error {
@@ -60,6 +71,16 @@ func (s ownedSchedule) Close(ctx context.Context) error {
 	return errors.Join(s.ScheduleStore.Close(ctx), s.stop(ctx))
 }
 
+// Close closes the store, then stops the resources that were started for it.
+func (s ownedJobs) Close(ctx context.Context) error {
+	return errors.Join(s.Store.Close(ctx), s.stop(ctx))
+}
+
+// Close closes the store, then stops the resources that were started for it.
+func (s ownedOutbox) Close(ctx context.Context) error {
+	return errors.Join(s.OutboxStore.Close(ctx), s.stop(ctx))
+}
+
 // Unwrap returns the wrapped broker, for capability.As.
 func (b ownedBroker) Unwrap() any { return b.Broker }
 
@@ -71,3 +92,9 @@ func (b ownedEvents) Unwrap() any { return b.EventBus }
 
 // Unwrap returns the wrapped store, for capability.As.
 func (s ownedSchedule) Unwrap() any { return s.ScheduleStore }
+
+// Unwrap returns the wrapped store, for capability.As.
+func (s ownedJobs) Unwrap() any { return s.Store }
+
+// Unwrap returns the wrapped store, for capability.As.
+func (s ownedOutbox) Unwrap() any { return s.OutboxStore }

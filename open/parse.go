@@ -27,9 +27,12 @@ type target struct {
 }
 
 // prepare starts the resources that the constructors need, such as an embedded server, and stores
-// them in t.running. It does nothing if the driver starts nothing. Call it once, before the
-// constructors.
+// them in t.running. A shared database is stored there too, so that it is closed. Call prepare
+// once, before the constructors.
 func (t *target) prepare(ctx context.Context) (err error) {
+	if db := t.parts.Database; db != nil {
+		t.running.Close = db.Close
+	}
 	if t.parts.Start != nil {
 		t.running, err = t.parts.Start(ctx)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/swarmiji/swarmiji/events"
 	"github.com/swarmiji/swarmiji/jobs"
 	"github.com/swarmiji/swarmiji/resultstore"
+	"github.com/swarmiji/swarmiji/sqldb"
 )
 
 // registered is the Registry of the package's functions: the only global state of the module.
@@ -86,8 +87,9 @@ const writeURL = "write mem://, redis://:password@host:6379 or amqp://user:passw
 
 // Such advice for a job store, an outbox and a schedule store.
 const (
-	writeJobs     = "write sqlite:jobs.db, postgres://user:password@host/database or mem://"                             //nolint:gosec // an example, not a password
-	writeOutbox   = "write sqlite:app.db or postgres://user:password@host/database"                                      //nolint:gosec // an example, not a password
+	writeJobs     = "write sqlite:jobs.db, postgres://user:password@host/database or mem://" //nolint:gosec // an example, not a password
+	writeOutbox   = "write sqlite:app.db or postgres://user:password@host/database"          //nolint:gosec // an example, not a password
+	writeDatabase = writeOutbox
 	writeSchedule = "write sqlite:app.db, postgres://user:password@host/database, redis://:password@host:6379 or mem://" //nolint:gosec // an example, not a password
 )
 
@@ -211,31 +213,36 @@ func (r *Registry) Schedule(ctx context.Context, url string, o ScheduleOptions) 
 // mem:// gets TLS.
 func (r *Registry) Jobs(ctx context.Context, url string, o JobsOptions) (jobs.Store, error) {
 	t, err := r.parseOne(ctx, url, writeJobs, Options{TLS: o.TLS, Logger: o.Logger})
-	if err == nil && t.TLS != nil && t.Scheme.Place == PlaceNone {
+	if err == nil && t.TLS != nil && t.Scheme.Port == "" { // in memory, or a file
 		err = fmt.Errorf("%s:// has no use for TLS", t.Scheme.Name)
-	}
-	var s jobs.Store
-	if err == nil {
-		s, err = t.jobs()
 	}
 	if err != nil {
 		return nil, fmt.Errorf("open: jobs: %w", err)
 	}
-	return s, nil
+	return lone(ctx, t, (*target).jobs, ownJobs)
+}
+
+// Database returns the SQL database of a URL with the drivers of r, as the function [Database]
+// does. It does not connect. Close it after use.
+func (r *Registry) Database(ctx context.Context, url string, o Options) (sqldb.DB, error) {
+	t, err := r.parseOne(ctx, url, writeDatabase, o)
+	if err == nil && t.parts.Database == nil {
+		err = fmt.Errorf("%s:// is no SQL database; %s", t.Scheme.Name, writeDatabase)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open: database: %w", err)
+	}
+	return t.parts.Database, nil
 }
 
 // Outbox constructs the outbox in a database with the drivers of r, as the function [Outbox] does.
 // It connects at first use. Returns an error if the URL is invalid, or its server has no outbox.
 func (r *Registry) Outbox(ctx context.Context, url string, o OutboxOptions) (OutboxStore, error) {
 	t, err := r.parseOne(ctx, url, writeOutbox, Options{Namespace: o.Namespace, TLS: o.TLS, Logger: o.Logger})
-	var s OutboxStore
-	if err == nil {
-		s, err = t.outbox()
-	}
 	if err != nil {
 		return nil, fmt.Errorf("open: outbox: %w", err)
 	}
-	return s, nil
+	return lone(ctx, t, (*target).outbox, ownOutbox)
 }
 
 // Redact returns a URL for logs, without user, password and parameters, as the function [Redact]

@@ -8,11 +8,11 @@ import (
 	"path/filepath"
 
 	"github.com/swarmiji/swarmiji/broker/membroker"
-	"github.com/swarmiji/swarmiji/connect/sqliteconnect"
 	"github.com/swarmiji/swarmiji/consumer"
 	"github.com/swarmiji/swarmiji/outbox"
 	"github.com/swarmiji/swarmiji/outbox/sqloutbox"
 	"github.com/swarmiji/swarmiji/producer"
+	"github.com/swarmiji/swarmiji/sqldb/sqlite"
 	"github.com/swarmiji/swarmiji/task"
 	"github.com/swarmiji/swarmiji/tx/sqltx"
 )
@@ -27,7 +27,10 @@ func Example() {
 	check(err)
 	defer os.RemoveAll(dir)
 	file := filepath.Join(dir, "app.db")
-	box, err := sqloutbox.New(sqloutbox.Config{Engine: sqliteconnect.Engine{}, URL: "sqlite://" + filepath.ToSlash(file)})
+	handle, err := sqlite.Open(file, sqlite.Config{})
+	check(err)
+	defer handle.Close(context.Background())
+	box, err := sqloutbox.New(sqloutbox.Config{DB: handle})
 	check(err)
 	defer box.Close(context.Background())
 	check(box.Prepare(ctx)) // before the first transaction

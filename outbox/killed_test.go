@@ -39,7 +39,7 @@ func member() (err error) {
 	if err != nil {
 		return err
 	}
-	s, err := store(os.Getenv(memberFrom))
+	s, db, err := store(os.Getenv(memberFrom))
 	if err != nil {
 		return err
 	}
@@ -53,7 +53,7 @@ func member() (err error) {
 	}
 	err = r.Run(ctx)
 	end := context.Background()
-	return errors.Join(err, s.Close(end), swarm.Close(end))
+	return errors.Join(err, s.Close(end), db.Close(end), swarm.Close(end))
 }
 
 // target is the queue to which relays publish.

@@ -24,6 +24,7 @@ import (
 	"github.com/swarmiji/swarmiji/internal/testwait"
 	"github.com/swarmiji/swarmiji/outbox"
 	"github.com/swarmiji/swarmiji/outbox/sqloutbox"
+	"github.com/swarmiji/swarmiji/sqldb"
 	"github.com/swarmiji/swarmiji/tx/sqltx"
 )
 
@@ -56,8 +57,13 @@ const (
 var quiet = slog.New(slog.DiscardHandler)
 
 // store opens the outbox of a database.
-func store(url string) (*sqloutbox.Store, error) {
-	return sqloutbox.New(sqloutbox.Config{Engine: sqltest.Engine(url), URL: url, Logger: quiet})
+func store(url string) (*sqloutbox.Store, sqldb.DB, error) {
+	db, err := sqltest.New(url)
+	if err != nil {
+		return nil, nil, err
+	}
+	s, err := sqloutbox.New(sqloutbox.Config{DB: db})
+	return s, db, err
 }
 
 // lane is an outbox in a new SQLite file.
@@ -70,9 +76,9 @@ type lane struct {
 
 func newLane(t *testing.T, url string) *lane {
 	t.Helper()
-	s, err := store(url)
+	s, db, err := store(url)
 	must(t, err)
-	t.Cleanup(func() { must(t, s.Close(testwait.Long(t))) })
+	t.Cleanup(func() { must(t, errors.Join(s.Close(testwait.Long(t)), db.Close(testwait.Long(t)))) })
 	must(t, s.Prepare(testwait.Long(t)))
 	return &lane{t, url, s, sqltest.OpenSQL(t, url)}
 }

@@ -38,7 +38,11 @@ func dispatcher() (err error) {
 	if err != nil {
 		return err
 	}
-	store, err := sqljobs.New(sqljobs.Config{Engine: sqltest.Engine(os.Getenv(memberJobs)), URL: os.Getenv(memberJobs), Logger: quiet})
+	db, err := sqltest.New(os.Getenv(memberJobs))
+	if err != nil {
+		return err
+	}
+	store, err := sqljobs.New(sqljobs.Config{DB: db})
 	if err != nil {
 		return err
 	}

@@ -88,7 +88,7 @@ func openLaneIn(t *testing.T, namespace, url, results, store string) *lane {
 	if err != nil {
 		t.Fatal(err)
 	}
-	kept, err := sqljobs.New(sqljobs.Config{Engine: sqltest.Engine(store), URL: store, Logger: quiet})
+	kept, err := sqljobs.New(sqljobs.Config{DB: sqltest.Open(t, store)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -191,7 +191,7 @@ func begun(t *testing.T, url string, own *sqltest.Transaction) tx.Tx {
 // A task with conditions becomes a job in the transaction.
 func TestSubmitTxConditions(t *testing.T) {
 	inShop(t, func(ctx context.Context, t *testing.T, s *shop) {
-		store, err := sqljobs.New(sqljobs.Config{Engine: sqltest.Engine(s.url), URL: s.url, Logger: quiet})
+		store, err := sqljobs.New(sqljobs.Config{DB: sqltest.Open(t, s.url)})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -34,6 +34,8 @@ have_postgres() {
 	compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null || command -v initdb >/dev/null
 }
 
+have_pgbouncer() { [[ -x /usr/sbin/pgbouncer ]] || command -v pgbouncer >/dev/null; }
+
 have_old_nats() { command -v nats-server >/dev/null; }
 
 have_ps() { command -v ps >/dev/null; }
@@ -46,6 +48,7 @@ missing() {
 	have_rabbitmq || echo rabbitmq-server
 	have_redis || echo redis-server
 	have_postgres || echo postgresql
+	have_pgbouncer || echo pgbouncer
 	have_old_nats || echo nats-server
 	have_ps || echo procps
 	have_nc || echo netcat-openbsd
@@ -89,7 +92,7 @@ install_missing() {
 	((${#wanted[@]} == 0)) && return
 
 	if ! command -v apt-get >/dev/null; then
-		say "please install with your system's package manager: RabbitMQ 3.10 or newer, Redis 7 or newer, PostgreSQL 15 or newer, gcc with the C library's headers, ps, nc with -N"
+		say "please install with your system's package manager: RabbitMQ 3.10 or newer, Redis 7 or newer, PostgreSQL 15 or newer, PgBouncer 1.18 or newer, gcc with the C library's headers, ps, nc with -N"
 		say "(missing here, by their Debian names: ${wanted[*]})"
 		exit 1
 	fi
@@ -107,7 +110,7 @@ install_missing() {
 		apt-get update -q </dev/null
 		apt_install "${wanted[@]}" </dev/null
 	fi
-	for service in rabbitmq-server redis-server postgresql nats-server; do
+	for service in rabbitmq-server redis-server postgresql pgbouncer nats-server; do
 		if [[ " ${wanted[*]} " == *" $service "* ]]; then
 			forbid_boot "$service"
 		fi

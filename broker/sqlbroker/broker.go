@@ -2,14 +2,11 @@ package sqlbroker
 
 import (
 	"context"
-	"embed"
 	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
@@ -17,9 +14,6 @@ import (
 	"github.com/swarmiji/swarmiji/internal/wake"
 	"github.com/swarmiji/swarmiji/tx"
 )
-
-//go:embed migrations
-var migrations embed.FS
 
 // Broker is a [broker.Broker] over a SQL database. Create it with [New].
 type Broker struct {
@@ -30,8 +24,7 @@ type Broker struct {
 	nodes nodes         // nodes that noted starts through this Broker
 	watch watchers
 
-	migrated atomic.Bool
-	queues   sync.Map // name -> *queue, for queues that exist
+	queues sync.Map // name -> *queue, for queues that exist
 
 	life  context.Context // of the goroutines; ends when Close has returned the messages
 	end   context.CancelFunc
@@ -71,14 +64,13 @@ var (
 // the tables.
 func New(cfg Config) (*Broker, error) {
 	err := cfg.check()
-	conn, connErr := sqlconn.New(cfg.connection())
+	conn, connErr := sqlconn.Of(cfg.DB, "broker")
 	if connErr != nil {
 		connErr = fmt.Errorf("sqlbroker: %w", connErr)
 	}
 	if err := errors.Join(err, connErr); err != nil {
 		return nil, err
 	}
-	cfg.URL, cfg.TLS = "", nil // they may hold secrets and are not needed any more
 	b := &Broker{
 		cfg: cfg, conn: conn, text: newTexts(conn.Dialect()),
 		subs: make(map[*subscription]struct{}), closeDone: make(chan struct{}),
@@ -106,20 +98,8 @@ func (b *Broker) open(name string) error {
 }
 
 // ready makes or updates the tables and waits for the database. After a success further calls
-// return nil at once. After an error of the migration, which it returns, the next call tries again.
-func (b *Broker) ready(ctx context.Context) error {
-	if b.migrated.Load() {
-		return nil
-	}
-	files, err := fs.Sub(migrations, "migrations")
-	if err == nil {
-		err = b.conn.Migrate(ctx, "broker", files)
-	}
-	if err == nil {
-		b.migrated.Store(true)
-	}
-	return err
-}
+// return nil at once. After an error the next call tries again.
+func (b *Broker) ready(ctx context.Context) error { return b.conn.Ready(ctx) }
 
 // update makes the tables and runs fn in a transaction that may write. It waits for the database.
 // fn may run more than once. Returns the errors of ready, of the database and of fn; after an error
@@ -175,7 +155,7 @@ func (b *Broker) start(fn func()) bool {
 // pause blocks for the backoff time of the given attempt, and returns true then. It returns false
 // if ctx or the Broker ended first.
 func (b *Broker) pause(ctx context.Context, attempt int) bool {
-	return wake.SleepOr(ctx, b.life.Done(), b.cfg.Backoff.Interval(attempt))
+	return wake.SleepOr(ctx, b.life.Done(), b.conn.Interval(attempt))
 }
 
 // answerTimeout limits the time that Close waits for outstanding answers.

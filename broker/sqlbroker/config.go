@@ -2,7 +2,6 @@ package sqlbroker
 
 import (
 	"cmp"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -10,10 +9,8 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
-	"github.com/swarmiji/swarmiji/connect/sqlconnect"
 	"github.com/swarmiji/swarmiji/internal/naming"
-	"github.com/swarmiji/swarmiji/internal/sqlconn"
-	"github.com/swarmiji/swarmiji/task"
+	"github.com/swarmiji/swarmiji/sqldb"
 )
 
 // The defaults of [Config].
@@ -31,31 +28,11 @@ const (
 	maxMaxBody = 256 << 20
 )
 
-// Config holds the settings of [New]. Engine and URL are the only required fields.
+// Config holds the settings of [New]. DB is the only required field.
 type Config struct {
-	// Engine is the client library of the database: pgconnect.Engine{} or sqliteconnect.Engine{}. A
-	// program links only the engines that it names. Required.
-	Engine sqlconnect.Engine
-	// URL is the address of the database. Required. It has one of these forms:
-	//
-	//   - postgres://user:password@host/database for PostgreSQL
-	//   - sqlite:///path/app.db for a file
-	//   - sqlite:app.db for a file in the working directory
-	//   - sqlite::memory: for a database of this Broker alone, which ends with it
-	//
-	// The PostgreSQL parameter sslmode is verify-full, verify-ca or disable. If the URL does not
-	// set it, the service file counts, then PGSSLMODE, then disable. The parameter pool_max_conns
-	// limits the number of connections. Default: 16.
-	URL string
-	// TLS makes PostgreSQL connections use TLS with these settings, whatever the URL says. It is
-	// not changed. Nil: the URL decides.
-	TLS *tls.Config
-	// Name is shown in PostgreSQL's list of sessions, if the URL has no application_name. Default:
-	// swarmiji.
-	Name string
-	// Backoff is the delay between attempts to reach the database. Default: up to 100 ms at first,
-	// growing to up to 5 s.
-	Backoff task.Backoff
+	// DB is the database, from Open of package sqldb/postgres or sqldb/sqlite. Adapters share it. The
+	// Broker does not close it. Required.
+	DB sqldb.DB
 	// Namespace separates programs that share a database: 1 to 64 letters, digits, '_' and '-'.
 	// Producers and consumers must use the same one. Default: "default".
 	Namespace string
@@ -74,13 +51,13 @@ type Config struct {
 	// DeadMax limits the dead letters of a queue. The oldest are removed first. Default:
 	// broker.DefaultDeadMax. Negative: no limit.
 	DeadMax int
-	// Logger receives reports that no call returns: interrupted notifications, claims that the
-	// database refuses, and queues that exist with other levels. Default: slog.Default().
+	// Logger receives reports that no call returns: claims that the database refuses, and queues that
+	// exist with other levels. Default: slog.Default().
 	Logger *slog.Logger
 }
 
 // check replaces the unset fields of c by their defaults and returns all problems joined. It does
-// not check the fields of the connection.
+// not check DB.
 func (c *Config) check() error {
 	var errs []error
 	if c.Namespace == "" {
@@ -105,18 +82,4 @@ func (c *Config) check() error {
 		c.Logger = slog.Default()
 	}
 	return errors.Join(errs...)
-}
-
-// connection returns the settings of the connection. For PostgreSQL they include planner settings
-// that make each statement use its indexes.
-func (c *Config) connection() sqlconn.Config {
-	return sqlconn.Config{
-		Engine: c.Engine, URL: c.URL, TLS: c.TLS, Name: c.Name, Backoff: c.Backoff, Logger: c.Logger,
-		// The statements rely on their indexes. A plan that the server makes for an empty table
-		// would scan a full table. Planning at each call would cost more than the call.
-		Settings: map[string]string{
-			"plan_cache_mode": "force_generic_plan", "enable_seqscan": "off", "enable_bitmapscan": "off", "jit": "off",
-			"enable_hashjoin": "off", "enable_mergejoin": "off",
-		},
-	}
 }

@@ -2,6 +2,7 @@ package sqlbroker_test
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -17,7 +18,7 @@ import (
 	"github.com/swarmiji/swarmiji/internal/sqlconn/sqltest"
 	"github.com/swarmiji/swarmiji/internal/testserver"
 	"github.com/swarmiji/swarmiji/internal/testwait"
-	"github.com/swarmiji/swarmiji/task"
+	"github.com/swarmiji/swarmiji/sqldb"
 )
 
 const (
@@ -33,11 +34,8 @@ var promises = brokertest.Promises{
 }
 
 // config returns the settings of the Brokers of the tests.
-func config(url, namespace string) sqlbroker.Config {
-	return sqlbroker.Config{
-		Engine: sqltest.Engine(url), URL: url, Namespace: namespace, MaxBody: testMaxBody,
-		Backoff: task.Backoff{Base: 5 * time.Millisecond, Max: 100 * time.Millisecond}, Logger: slog.New(slog.DiscardHandler),
-	}
+func config(t testing.TB, url, namespace string) sqlbroker.Config {
+	return sqlbroker.Config{DB: sqltest.Open(t, url), Namespace: namespace, MaxBody: testMaxBody, Logger: slog.New(slog.DiscardHandler)}
 }
 
 // open returns a Broker with these settings.
@@ -49,6 +47,19 @@ func open(t testing.TB, cfg sqlbroker.Config) *sqlbroker.Broker {
 	}
 	return b
 }
+
+// owner is a Broker that closes its database.
+type owner struct {
+	*sqlbroker.Broker
+	db sqldb.DB
+}
+
+func (o owner) Close(ctx context.Context) error {
+	return errors.Join(o.Broker.Close(ctx), o.db.Close(ctx))
+}
+
+// owning returns a Broker with these settings that closes its database.
+func owning(t testing.TB, cfg sqlbroker.Config) broker.Broker { return owner{open(t, cfg), cfg.DB} }
 
 // memoryDir returns a directory in memory if the system has one, because thousands of commits on a
 // disk are slow.
@@ -67,12 +78,12 @@ func TestConformanceSQLite(t *testing.T) {
 	brokertest.Run(t, func(c testing.TB) *brokertest.Harness {
 		ns := testserver.Namespace() // many namespaces share one file
 		return &brokertest.Harness{
-			Open:    func(t testing.TB) broker.Broker { return open(t, config(url, ns)) },
+			Open:    func(t testing.TB) broker.Broker { return owning(t, config(t, url, ns)) },
 			Restart: func(testing.TB) {}, // a file has no server
 			Bounded: func(t testing.TB, most int, age time.Duration) broker.Broker {
-				cfg := config(url, ns)
+				cfg := config(t, url, ns)
 				cfg.DeadMax, cfg.DeadTTL = most, age
-				return open(t, cfg)
+				return owning(t, cfg)
 			},
 			Begin:       begin(url),
 			Foreign:     foreign(c),
@@ -107,13 +118,13 @@ func foreign(t testing.TB) map[string]func(t testing.TB) brokertest.Transaction 
 		return nil
 	}
 	other := filepath.Join(t.TempDir(), "other.db")
-	closed(t, open(t, config("sqlite://"+other, "other"))) // it has the tables too
+	closed(t, open(t, config(t, "sqlite://"+other, "other"))) // it has the tables too
 	srv := testserver.RequirePostgres(t)
 	database, err := srv.Database(testwait.Long(t), testserver.Namespace())
 	if err != nil {
 		t.Fatal(err)
 	}
-	closed(t, open(t, config(database, "other")))
+	closed(t, open(t, config(t, database, "other")))
 	return map[string]func(t testing.TB) brokertest.Transaction{
 		"another file": begin("sqlite://" + other), "a database in memory": begin("sqlite::memory:"), "another database of the server": begin(database),
 	}
@@ -191,14 +202,14 @@ func postgresHarness(t testing.TB, srv *testserver.Postgres, lease time.Duration
 				line = testserver.NewRelay(t, srv.Addr())
 			}
 			line.SetDown(down)
-			b := open(t, config(line.URL(srv.URL())+"&pool_max_conns=4", ns))
+			b := owning(t, config(t, line.URL(srv.URL())+"&pool_max_conns=4", ns))
 			relays[b] = line
 			return b
 		},
 		Bounded: func(t testing.TB, most int, age time.Duration) broker.Broker {
-			cfg := config(srv.URL(), ns)
+			cfg := config(t, srv.URL(), ns)
 			cfg.DeadMax, cfg.DeadTTL = most, age
-			return open(t, cfg)
+			return owning(t, cfg)
 		},
 		Sever: func(c testing.TB, b broker.Broker) {
 			line := of(b)

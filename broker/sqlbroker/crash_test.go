@@ -22,7 +22,7 @@ func TestCrashUndoesClaim(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	ns := testserver.Namespace()
-	one, two := open(t, config(srv.URL(), ns)), open(t, config(srv.URL(), ns))
+	one, two := open(t, config(t, srv.URL(), ns)), open(t, config(t, srv.URL(), ns))
 	defer func() {
 		if err := errors.Join(one.Close(ctx), two.Close(ctx)); err != nil {
 			t.Error(err)
@@ -65,10 +65,7 @@ func TestCrashUndoesClaim(t *testing.T) {
 // It returns a function that reads a number in another session, or -1 after an error.
 func blockUntilEnd(ctx context.Context, t *testing.T, srv *testserver.Postgres, text string) func(query string) int64 {
 	t.Helper()
-	conn, err := sqlconn.New(sqlconn.Config{Engine: sqltest.Engine(srv.URL()), URL: srv.URL(), Name: "control"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := sqltest.Conn(t, srv.URL())
 	whole := ctx
 	read := func(query string) int64 {
 		n := int64(-1)
@@ -87,7 +84,6 @@ func blockUntilEnd(ctx context.Context, t *testing.T, srv *testserver.Postgres, 
 	t.Cleanup(func() {
 		cancel()
 		<-ended
-		_ = conn.Close(context.Background())
 	})
 	testwait.Until(t, "the session sleeps", func() bool {
 		return read("SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'") == 1

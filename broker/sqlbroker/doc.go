@@ -1,12 +1,11 @@
 // Package sqlbroker distributes tasks through a SQL database: PostgreSQL 13 and later, or a SQLite
 // file.
 //
-//	b, err := sqlbroker.New(sqlbroker.Config{
-//		Engine: sqliteconnect.Engine{}, URL: "sqlite:///var/lib/app.db",
-//	})
+//	db, err := sqlite.Open("/var/lib/app.db", sqlite.Config{})
+//	b, err := sqlbroker.New(sqlbroker.Config{DB: db})
 //
-// The first call creates the tables, whose names begin with "swarmiji_". The files in migrations
-// document their columns.
+// The first call creates the tables, whose names begin with "swarmiji_". The files in
+// internal/sqlconn/migrations document their columns.
 //
 // # Promises
 //

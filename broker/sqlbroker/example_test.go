@@ -8,7 +8,7 @@ import (
 
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/broker/sqlbroker"
-	"github.com/swarmiji/swarmiji/connect/sqliteconnect"
+	"github.com/swarmiji/swarmiji/sqldb/sqlite"
 )
 
 // A message waits in a file until a consumer, which may be another process, acknowledges it.
@@ -20,9 +20,13 @@ func Example() {
 		return
 	}
 	defer os.RemoveAll(dir)
-	b, err := sqlbroker.New(sqlbroker.Config{
-		Engine: sqliteconnect.Engine{}, URL: "sqlite://" + filepath.ToSlash(filepath.Join(dir, "app.db")),
-	})
+	db, err := sqlite.Open(filepath.Join(dir, "app.db"), sqlite.Config{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer db.Close(ctx)
+	b, err := sqlbroker.New(sqlbroker.Config{DB: db})
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -137,7 +137,7 @@ func (f *fetcher) result(err error) {
 	if f.attempt == 0 && classOf(err) != broker.ErrUnavailable && classOf(err) != broker.ErrIndeterminate { //nolint:errorlint // classOf returns the sentinel itself
 		s.b.cfg.Logger.WarnContext(s.b.life, "sql: no messages can be claimed; it is repeated", "queue", s.q.name, "error", err)
 	}
-	wake.SleepOr(s.b.life, s.closed, s.b.cfg.Backoff.Interval(f.attempt))
+	wake.SleepOr(s.b.life, s.closed, s.b.conn.Interval(f.attempt))
 	f.attempt++
 }
 

@@ -20,11 +20,7 @@ import (
 // messages, until the returned function is called.
 func refuse(ctx context.Context, t *testing.T, url, kind string) (end func()) {
 	t.Helper()
-	conn, err := sqlconn.New(sqlconn.Config{Engine: sqltest.Engine(url), URL: url})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = conn.Close(context.Background()) })
+	conn := sqltest.Conn(t, url)
 	begin := []string{`CREATE TRIGGER refuse BEFORE ` + kind + ` ON swarmiji_message BEGIN SELECT RAISE(ABORT, 'no'); END`}
 	stop := `DROP TRIGGER refuse`
 	if conn.Dialect() == sqlconn.Postgres {
@@ -76,7 +72,7 @@ func eachDatabase(t *testing.T, fn func(ctx context.Context, t *testing.T, url s
 // finished task would run again otherwise.
 func TestRefusedAckIsRepeated(t *testing.T) {
 	eachDatabase(t, func(ctx context.Context, t *testing.T, url string) {
-		b := open(t, config(url, "n"))
+		b := open(t, config(t, url, "n"))
 		defer func() {
 			if err := b.Close(ctx); err != nil {
 				t.Error(err)
@@ -117,7 +113,7 @@ func (l lines) Write(p []byte) (int, error) {
 func TestRefusedClaimIsLogged(t *testing.T) {
 	eachDatabase(t, func(ctx context.Context, t *testing.T, url string) {
 		log := make(lines, 1000)
-		cfg := config(url, "n")
+		cfg := config(t, url, "n")
 		cfg.Logger = slog.New(slog.NewTextHandler(log, nil))
 		b, err := sqlbroker.New(cfg)
 		if err != nil {
@@ -157,7 +153,7 @@ func TestIdleConsumerTakesNoLock(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	url := urls(t)["sqlite"]
-	cfg := config(url, "n")
+	cfg := config(t, url, "n")
 	cfg.Poll = 10 * time.Millisecond
 	b := open(t, cfg)
 	s := subscribed(ctx, t, b, "q", 10)
@@ -172,12 +168,9 @@ func TestIdleConsumerTakesNoLock(t *testing.T) {
 		testwait.Until(t, "some polls have passed", func() bool { return time.Since(begun) > 20*cfg.Poll })
 	}
 	polls() // the first of them may follow the message
-	conn, err := sqlconn.New(sqlconn.Config{Engine: sqltest.Engine(url), URL: url})
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := sqltest.Conn(t, url)
 	// the transaction holds the lock of the file
-	err = conn.Update(ctx, func(ctx context.Context, tx *sqlconn.Tx) error {
+	err := conn.Update(ctx, func(ctx context.Context, tx *sqlconn.Tx) error {
 		if _, err := tx.Exec(ctx, "UPDATE swarmiji_queue SET dropped = dropped"); err != nil {
 			return err
 		}

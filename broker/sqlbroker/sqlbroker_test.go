@@ -11,7 +11,6 @@ import (
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/broker/brokertest"
 	"github.com/swarmiji/swarmiji/broker/sqlbroker"
-	"github.com/swarmiji/swarmiji/internal/sqlconn/sqltest"
 	"github.com/swarmiji/swarmiji/internal/testserver"
 	"github.com/swarmiji/swarmiji/internal/testwait"
 )
@@ -31,7 +30,7 @@ func each(t *testing.T, fn func(ctx context.Context, t *testing.T, b *sqlbroker.
 		t.Run(name, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
-			b := open(t, config(url, testserver.Namespace()))
+			b := open(t, config(t, url, testserver.Namespace()))
 			fn(ctx, t, b)
 			if err := b.Close(ctx); err != nil {
 				t.Errorf("Close: %v", err)
@@ -129,7 +128,7 @@ func TestNamespaces(t *testing.T) {
 		}
 		t.Run(name, func(t *testing.T) {
 			ctx := t.Context()
-			one, two := open(t, config(url, testserver.Namespace())), open(t, config(url, testserver.Namespace()))
+			one, two := open(t, config(t, url, testserver.Namespace())), open(t, config(t, url, testserver.Namespace()))
 			defer func() {
 				if err := one.Close(context.Background()); err != nil {
 					t.Error(err)
@@ -153,22 +152,18 @@ func TestNamespaces(t *testing.T) {
 	}
 }
 
-// New returns all faults of a configuration, and no password.
+// New returns all faults of a configuration.
 func TestConfigRefused(t *testing.T) {
 	_, err := sqlbroker.New(sqlbroker.Config{
-		Engine: sqltest.Engine("postgres:"), URL: "postgres://u:secret@host/db?sslmode=require",
 		Namespace: "a.b", MaxBody: -1, Lease: time.Millisecond, Poll: -1,
 	})
 	if err == nil {
 		t.Fatal("it is accepted")
 	}
-	for _, want := range []string{"Namespace", "MaxBody", "Lease", "Poll", "sslmode"} {
+	for _, want := range []string{"Namespace", "MaxBody", "Lease", "Poll", "DB must come from"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%v does not name %s", err, want)
 		}
-	}
-	if strings.Contains(err.Error(), "secret") {
-		t.Error("the error has the password")
 	}
 }
 
@@ -177,7 +172,7 @@ func TestAuditOfServer(t *testing.T) {
 	t.Parallel()
 	srv := testserver.OwnPostgres(t, testserver.PostgresConfig{})
 	ctx := t.Context()
-	b := open(t, config(srv.URL(), "n"))
+	b := open(t, config(t, srv.URL(), "n"))
 	defer func() {
 		if err := b.Close(context.Background()); err != nil {
 			t.Error(err)
@@ -202,7 +197,7 @@ func BenchmarkSQLite(b *testing.B) {
 	brokertest.Bench(b, func(testing.TB) *brokertest.Harness {
 		ns := testserver.Namespace()
 		return &brokertest.Harness{
-			Open: func(t testing.TB) broker.Broker { return open(t, config(url, ns)) }, Promises: promises, Leases: 30 * time.Second,
+			Open: func(t testing.TB) broker.Broker { return open(t, config(t, url, ns)) }, Promises: promises, Leases: 30 * time.Second,
 		}
 	})
 }
@@ -212,7 +207,7 @@ func BenchmarkPostgres(b *testing.B) {
 	brokertest.Bench(b, func(testing.TB) *brokertest.Harness {
 		ns := testserver.Namespace()
 		return &brokertest.Harness{
-			Open: func(t testing.TB) broker.Broker { return open(t, config(srv.URL(), ns)) }, Promises: promises, Leases: 30 * time.Second,
+			Open: func(t testing.TB) broker.Broker { return open(t, config(t, srv.URL(), ns)) }, Promises: promises, Leases: 30 * time.Second,
 		}
 	})
 }

@@ -19,7 +19,7 @@ func TestLongTransactionOfOthers(t *testing.T) {
 	srv := testserver.OwnPostgres(t, testserver.PostgresConfig{Conf: "fsync = off"})
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	b := open(t, config(srv.URL(), "n"))
+	b := open(t, config(t, srv.URL(), "n"))
 	if err := b.Declare(ctx, broker.Queue{Name: "q"}); err != nil {
 		t.Fatal(err)
 	}

@@ -13,9 +13,8 @@ import (
 // ackRights are the privileges that the role of a transaction of AckTx needs.
 var ackRights = []string{"SELECT swarmiji_message", "DELETE swarmiji_message"}
 
-// CheckTx implements [tx.Checker]. On PostgreSQL the search_path of t must reach the Broker's
-// tables, and its role needs SELECT, INSERT and DELETE on swarmiji_message. Returns ErrAccess
-// without these.
+// CheckTx implements [tx.Checker]. On PostgreSQL the role of t needs USAGE on the schema, and
+// SELECT, INSERT and DELETE on swarmiji_message. Returns ErrAccess without these.
 func (b *Broker) CheckTx(ctx context.Context, t tx.Tx) error {
 	err := b.conn.Join(ctx, t, b.ready, append(ackRights, joinRights...), func(context.Context, *sqlconn.Tx) error { return nil })
 	return wrap(err, "use a transaction in", b.cfg.Namespace)

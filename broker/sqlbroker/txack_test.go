@@ -23,7 +23,7 @@ import (
 func held(t *testing.T, url string, lease time.Duration, ids ...string) (ds []broker.Delivery, other *sqlbroker.Broker) {
 	t.Helper()
 	ctx, ns := testwait.Long(t), testserver.Namespace()
-	b, other := open(t, config(url, ns)), open(t, config(url, ns))
+	b, other := open(t, config(t, url, ns)), open(t, config(t, url, ns))
 	t.Cleanup(func() {
 		if err := errors.Join(b.Close(context.Background()), other.Close(context.Background())); err != nil {
 			t.Errorf("Close: %v", err)

@@ -2,11 +2,9 @@ package sqlevents
 
 import (
 	"context"
-	"embed"
 	"errors"
 	"fmt"
 	"hash/fnv"
-	"io/fs"
 	"maps"
 	"slices"
 	"sync"
@@ -19,10 +17,7 @@ import (
 	"github.com/swarmiji/swarmiji/internal/wake"
 )
 
-//go:embed migrations
-var migrations embed.FS
-
-// Bus publishes and reads events over one pool of connections, which it opens at the first use.
+// Bus publishes and reads events over one database, which it opens at the first use.
 // Make one with [New] and end it with Close. All methods are safe for concurrent use.
 type Bus struct {
 	cfg     Config
@@ -33,8 +28,7 @@ type Bus struct {
 	id      string // of the row of this bus among the listeners
 	sweeper sweeper
 
-	migrated atomic.Bool
-	demand   atomic.Pointer[demand] // nil: not yet known
+	demand atomic.Pointer[demand] // nil: not yet known
 
 	life context.Context // of the goroutine that reads; ends with Close
 	end  context.CancelFunc
@@ -57,14 +51,13 @@ type Bus struct {
 // c in one error.
 func New(c Config) (*Bus, error) {
 	c, err := c.complete()
-	conn, connErr := sqlconn.New(c.connection())
+	conn, connErr := sqlconn.Of(c.DB, "events")
 	if connErr != nil {
 		connErr = fmt.Errorf("sqlevents: %w", connErr)
 	}
 	if err = errors.Join(err, connErr); err != nil {
 		return nil, err
 	}
-	c.URL, c.TLS = "", nil // they may hold secrets and are not needed any more
 	b := &Bus{
 		cfg:         c,
 		conn:        conn,
@@ -105,7 +98,7 @@ func (b *Bus) Dropped() uint64 { return b.batcher.Dropped() }
 const closeTimeout = 2 * time.Second
 
 // Close implements [events.EventBus]. It sends the waiting events, then ends the subscriptions,
-// whose unread events are dropped, and closes the connections. After nil the database has all
+// whose unread events are dropped. After nil the database has all
 // events.
 //
 // If ctx ends first it drops the rest and returns ctx's error. An unreachable database delays Close
@@ -142,19 +135,7 @@ func (b *Bus) Close(ctx context.Context) error {
 
 // ready makes or updates the tables and waits for the database. After a success further calls
 // return nil at once. After an error the next call tries again.
-func (b *Bus) ready(ctx context.Context) error {
-	if b.migrated.Load() {
-		return nil
-	}
-	files, err := fs.Sub(migrations, "migrations")
-	if err == nil {
-		err = b.conn.Migrate(ctx, "events", files)
-	}
-	if err == nil {
-		b.migrated.Store(true)
-	}
-	return err
-}
+func (b *Bus) ready(ctx context.Context) error { return b.conn.Ready(ctx) }
 
 // view makes the tables and runs fn, which only reads. It waits for the database.
 func (b *Bus) view(ctx context.Context, fn sqlconn.Func) error {

@@ -2,17 +2,15 @@ package sqlevents
 
 import (
 	"cmp"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
 
-	"github.com/swarmiji/swarmiji/connect/sqlconnect"
 	"github.com/swarmiji/swarmiji/events"
 	"github.com/swarmiji/swarmiji/internal/naming"
-	"github.com/swarmiji/swarmiji/task"
+	"github.com/swarmiji/swarmiji/sqldb"
 )
 
 // Defaults of [Config].
@@ -24,31 +22,11 @@ const (
 // maxNamespace is the longest namespace in bytes. It is the same for all adapters.
 const maxNamespace = 64
 
-// Config holds the settings of [New]. Engine and URL are the only required fields.
+// Config holds the settings of [New]. DB is the only required field.
 type Config struct {
-	// Engine is the client library of the database: pgconnect.Engine{} or sqliteconnect.Engine{}. A
-	// program links only the engines that it names. Required.
-	Engine sqlconnect.Engine
-	// URL is the address of the database. Required. It has one of these forms:
-	//
-	//   - postgres://user:password@host/database for PostgreSQL
-	//   - sqlite:///path/app.db for a file
-	//   - sqlite:app.db for a file in the working directory
-	//   - sqlite::memory: for a database of this Bus alone, which ends with it
-	//
-	// The PostgreSQL parameter sslmode is verify-full, verify-ca or disable. If the URL does not
-	// set it, the service file counts, then PGSSLMODE, then disable. The parameter pool_max_conns
-	// limits the number of connections. Default: 16.
-	URL string
-	// TLS makes PostgreSQL connections use TLS with these settings, whatever the URL says. It is
-	// not changed. Nil: the URL decides.
-	TLS *tls.Config
-	// Name is shown in PostgreSQL's list of sessions, if the URL has no application_name. Default:
-	// swarmiji.
-	Name string
-	// Backoff is the delay between attempts to reach the database. Default: up to 100 ms at first,
-	// growing to up to 5 s.
-	Backoff task.Backoff
+	// DB is the database, from Open of package sqldb/postgres or sqldb/sqlite. Adapters share it. The
+	// Bus does not close it. Required.
+	DB sqldb.DB
 	// Namespace separates programs that share a database: 1 to 64 letters, digits, '_' and '-'. All
 	// nodes must use the same one. Default: "default".
 	Namespace string
@@ -69,7 +47,7 @@ type Config struct {
 
 // complete returns c with the default in each field that is 0, "" or a nil Logger, and with a copy
 // of Retain.Types. The error joins all problems: a negative Buffer, an invalid Namespace, and those
-// of Retain. It does not check the database.
+// of Retain. It does not check DB.
 func (c Config) complete() (Config, error) {
 	var errs []error
 	if c.Buffer < 0 {

@@ -1,9 +1,8 @@
 // Package sqlevents delivers events over a SQL database: a SQLite file, which any number of
 // processes of one machine share, or PostgreSQL 13 and newer.
 //
-//	bus, err := sqlevents.New(sqlevents.Config{
-//		Engine: sqliteconnect.Engine{}, URL: "sqlite:///var/lib/app.db",
-//	})
+//	db, err := sqlite.Open("/var/lib/app.db", sqlite.Config{})
+//	bus, err := sqlevents.New(sqlevents.Config{DB: db})
 //
 // The first call creates the tables, whose names begin with "swarmiji_event". The files in
 // migrations document their columns.

@@ -7,9 +7,9 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/swarmiji/swarmiji/connect/sqliteconnect"
 	"github.com/swarmiji/swarmiji/events"
 	"github.com/swarmiji/swarmiji/events/sqlevents"
+	"github.com/swarmiji/swarmiji/sqldb/sqlite"
 )
 
 // A listener, which may be in another process, receives events through a file. A late listener
@@ -22,8 +22,14 @@ func Example() {
 		return
 	}
 	defer os.RemoveAll(dir)
+	db, err := sqlite.Open(filepath.Join(dir, "app.db"), sqlite.Config{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer db.Close(ctx)
 	bus, err := sqlevents.New(sqlevents.Config{
-		Engine: sqliteconnect.Engine{}, URL: "sqlite://" + filepath.ToSlash(filepath.Join(dir, "app.db")),
+		DB:     db,
 		Retain: events.Retention{Age: time.Hour, Types: []string{events.TaskFailed}},
 	})
 	if err != nil {

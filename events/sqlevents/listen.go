@@ -116,7 +116,7 @@ func (b *Bus) read(seq int64) {
 			}
 			fallthrough
 		case err != nil:
-			wake.SleepOr(b.life, b.changed, b.cfg.Backoff.Interval(failed))
+			wake.SleepOr(b.life, b.changed, b.conn.Interval(failed))
 			failed++
 			continue
 		}

@@ -109,7 +109,7 @@ func (r *replay) Receive(ctx context.Context) (events.Event, error) {
 		case ctx.Err() != nil:
 			return events.Event{}, ctx.Err()
 		case errors.Is(err, sqlconn.ErrUnavailable), errors.Is(err, sqlconn.ErrConflict):
-			wake.Sleep(both, r.bus.cfg.Backoff.Interval(attempt))
+			wake.Sleep(both, r.bus.conn.Interval(attempt))
 			attempt++
 		case err != nil:
 			return events.Event{}, failure("replay", err)

@@ -35,10 +35,7 @@ func each(t *testing.T, test func(t *testing.T, url string)) {
 // beside opens another connection to the database.
 func beside(t *testing.T, url string) *sqlconn.Conn {
 	t.Helper()
-	c, err := sqlconn.New(sqlconn.Config{Engine: sqltest.Engine(url), URL: url})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := sqltest.Conn(t, url)
 	t.Cleanup(func() { _ = c.Close(context.Background()) })
 	return c
 }
@@ -102,7 +99,7 @@ func receive(t *testing.T, s events.Subscription, typ string) events.Event {
 // in any process wants, and stops when the listener ends.
 func TestUnwantedEventsAreNotWritten(t *testing.T) {
 	each(t, func(t *testing.T, url string) {
-		publisher, listener, conn := opened(t, config(url, "a")), opened(t, config(url, "a")), beside(t, url)
+		publisher, listener, conn := opened(t, config(t, url, "a")), opened(t, config(t, url, "a")), beside(t, url)
 		s := subscribe(t, listener, "wanted", "also")
 		publish(t, publisher, events.TaskStarted, 300)
 		publish(t, publisher, "wanted", 1)
@@ -116,7 +113,7 @@ func TestUnwantedEventsAreNotWritten(t *testing.T) {
 		testwait.Until(t, "the listener has no row", func() bool { return number(t, conn, listening) == 0 })
 		testwait.Until(t, "an event is not written", func() bool {
 			before := number(t, conn, messages)
-			last := open(t, config(url, "a"))
+			last := open(t, config(t, url, "a"))
 			publish(t, last, "wanted", 1)
 			if err := last.Close(testwait.Long(t)); err != nil { // sends the waiting event
 				t.Fatal(err)
@@ -133,7 +130,7 @@ func TestUnwantedEventsAreNotWritten(t *testing.T) {
 // exists, without the other events of their messages.
 func TestKeptEventsAreAlwaysWritten(t *testing.T) {
 	each(t, func(t *testing.T, url string) {
-		c := config(url, "a")
+		c := config(t, url, "a")
 		c.Retain = events.Retention{Age: time.Hour, Types: []string{events.TaskRevoke}}
 		publisher, conn := open(t, c), beside(t, url)
 		publish(t, publisher, events.TaskStarted, 20)
@@ -165,7 +162,7 @@ func TestKeptEventsAreAlwaysWritten(t *testing.T) {
 func TestNextEvent(t *testing.T) {
 	each(t, func(t *testing.T, url string) {
 		for range 3 {
-			c := config(url, testserver.Namespace())
+			c := config(t, url, testserver.Namespace())
 			publisher, listener := opened(t, c), opened(t, c)
 			subscribed, ended := make(chan struct{}), make(chan error, 1)
 			go func() {
@@ -199,7 +196,7 @@ func TestOpenTransaction(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := config(url, "a")
+	c := config(t, url, "a")
 	c.Retain = events.Retention{Age: time.Hour}
 	publisher, listener, conn := opened(t, c), opened(t, c), beside(t, url)
 	do(t, conn, "CREATE TABLE of_a_user (n int)")
@@ -237,7 +234,7 @@ func TestCommitOrder(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	publisher, listener, conn := opened(t, config(url, "a")), opened(t, config(url, "a")), beside(t, url)
+	publisher, listener, conn := opened(t, config(t, url, "a")), opened(t, config(t, url, "a")), beside(t, url)
 	s := subscribe(t, listener)
 	message, err := events.Encode([]events.Event{{Type: "first"}})
 	if err != nil {
@@ -265,7 +262,7 @@ func TestCommitOrder(t *testing.T) {
 // namespaces. A reader counts exactly the kept events that it has missed.
 func TestSweep(t *testing.T) {
 	each(t, func(t *testing.T, url string) {
-		c := config(url, "a")
+		c := config(t, url, "a")
 		c.Retain, c.Batch.MaxBytes = events.Retention{Age: time.Hour}, 1 // a message for each event
 		old, conn := open(t, c), beside(t, url)
 		const n = sqlevents.SweepBatch + 50
@@ -319,7 +316,7 @@ func TestSweep(t *testing.T) {
 func TestEndedLease(t *testing.T) {
 	each(t, func(t *testing.T, url string) {
 		var log bytes.Buffer
-		c := config(url, "a")
+		c := config(t, url, "a")
 		c.Logger = slog.New(slog.NewTextHandler(&log, nil))
 		listener, conn := opened(t, c), beside(t, url)
 		s := subscribe(t, listener, "x")
@@ -330,7 +327,7 @@ func TestEndedLease(t *testing.T) {
 		if err := sqlevents.Renew(t.Context(), listener); err != nil || !strings.Contains(log.String(), "was interrupted") {
 			t.Errorf("%v, %s", err, &log)
 		}
-		publish(t, opened(t, config(url, "a")), "x", 1)
+		publish(t, opened(t, config(t, url, "a")), "x", 1)
 		receive(t, s, "x")
 	})
 }
@@ -338,12 +335,12 @@ func TestEndedLease(t *testing.T) {
 // TestNew shows that New returns all problems of a configuration.
 func TestNew(t *testing.T) {
 	_, err := sqlevents.New(sqlevents.Config{Namespace: "a.b", Buffer: -1, Retain: events.Retention{Age: -1}})
-	for _, want := range []string{"Namespace", "Buffer", "age", "URL"} {
+	for _, want := range []string{"Namespace", "Buffer", "age", "DB must come from"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v does not name %s", err, want)
 		}
 	}
-	b := opened(t, config("sqlite:"+t.TempDir()+"/none/app.db", ""))
+	b := opened(t, config(t, "sqlite:"+t.TempDir()+"/none/app.db", ""))
 	if _, err := b.Subscribe(t.Context(), events.Filter{}); !errors.Is(err, events.ErrUnavailable) {
 		t.Errorf("Subscribe without a directory: %v", err)
 	}

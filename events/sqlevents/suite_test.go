@@ -2,6 +2,7 @@ package sqlevents_test
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"log/slog"
 	"os"
@@ -17,7 +18,7 @@ import (
 	"github.com/swarmiji/swarmiji/events/sqlevents"
 	"github.com/swarmiji/swarmiji/internal/sqlconn/sqltest"
 	"github.com/swarmiji/swarmiji/internal/testserver"
-	"github.com/swarmiji/swarmiji/task"
+	"github.com/swarmiji/swarmiji/sqldb"
 )
 
 func TestMain(m *testing.M) {
@@ -29,12 +30,24 @@ func TestMain(m *testing.M) {
 const buffer = 1000
 
 // config returns the settings of the tests' buses.
-func config(url, namespace string) sqlevents.Config {
+func config(t testing.TB, url, namespace string) sqlevents.Config {
 	return sqlevents.Config{
-		Engine: sqltest.Engine(url), URL: url, Namespace: namespace, Buffer: buffer, Batch: events.BatcherConfig{Capacity: buffer},
-		Backoff: task.Backoff{Base: 5 * time.Millisecond, Max: 100 * time.Millisecond}, Logger: slog.New(slog.DiscardHandler),
+		DB: sqltest.Open(t, url), Namespace: namespace, Buffer: buffer, Batch: events.BatcherConfig{Capacity: buffer}, Logger: slog.New(slog.DiscardHandler),
 	}
 }
+
+// owner is a Bus that closes its database.
+type owner struct {
+	*sqlevents.Bus
+	db sqldb.DB
+}
+
+func (o owner) Close(ctx context.Context) error {
+	return errors.Join(o.Bus.Close(ctx), o.db.Close(ctx))
+}
+
+// owning returns a Bus with these settings that closes its database.
+func owning(t testing.TB, c sqlevents.Config) events.EventBus { return owner{open(t, c), c.DB} }
 
 func open(t testing.TB, c sqlevents.Config) *sqlevents.Bus {
 	t.Helper()
@@ -87,11 +100,11 @@ func BenchmarkBus(b *testing.B) {
 func fileHarness(url string) *eventstest.Harness {
 	ns := testserver.Namespace() // many namespaces share one file
 	return &eventstest.Harness{
-		Open: func(t testing.TB) events.EventBus { return open(t, config(url, ns)) },
+		Open: func(t testing.TB) events.EventBus { return owning(t, config(t, url, ns)) },
 		Retain: func(t testing.TB, r events.Retention) events.EventBus {
-			c := config(url, ns)
+			c := config(t, url, ns)
 			c.Retain = r
-			return open(t, c)
+			return owning(t, c)
 		},
 		Restart: func(testing.TB) {}, // a file has no server
 		Buffer:  buffer,
@@ -122,9 +135,9 @@ func postgresHarness(t testing.TB, srv *testserver.Postgres) *eventstest.Harness
 			line = testserver.NewRelay(t, srv.Addr())
 		}
 		line.SetDown(down)
-		c := config(line.URL(srv.URL())+"&pool_max_conns=4", ns)
+		c := config(t, line.URL(srv.URL())+"&pool_max_conns=4", ns)
 		c.Retain = r
-		b := open(t, c)
+		b := owning(t, c)
 		relays[b] = line
 		return b
 	}

@@ -48,15 +48,15 @@ var clients = []client{
 	},
 	{
 		path:  "github.com/jackc/pgx/v5",
-		may:   []string{"internal/sqlconn/postgres", "internal/sqlconn/sqltest", "internal/testserver", "tx/pgxtx", "bench/..."},
+		may:   []string{"internal/sqlconn/postgres", "internal/sqlconn/sqltest", "sqldb/postgres", "internal/testserver", "tx/pgxtx", "bench/..."},
 		tests: true, // they begin transactions as users do
-		reach: []string{"connect/pgconnect", "open/postgres", "open/all", "@programs"},
+		reach: []string{"open/postgres", "open/all", "@programs"},
 		why:   "SQL is spoken through one connection, which knows the servers' errors",
 	},
 	{
 		path:  "modernc.org/sqlite",
 		may:   []string{"internal/sqlconn/sqlite"},
-		reach: []string{"connect/sqliteconnect", "internal/sqlconn/sqltest", "open/sqlite", "open/all", "@programs"},
+		reach: []string{"sqldb/sqlite", "internal/sqlconn/sqltest", "open/sqlite", "open/all", "@programs"},
 		tests: true, // SQL and date modifiers are compared with it
 		why:   "SQLite without cgo; only who keeps something in a file links it",
 	},
@@ -115,7 +115,7 @@ var clients = []client{
 		path: "github.com/google/uuid",
 		may:  []string{"producer", "consumer"},
 		// SQLite links it
-		reach: []string{"internal/endtoend", "tasktest", "internal/sqlconn/sqlite", "internal/sqlconn/sqltest", "connect/sqliteconnect", "open", "open/...", "@programs"},
+		reach: []string{"internal/endtoend", "tasktest", "internal/sqlconn/sqlite", "internal/sqlconn/sqltest", "sqldb/sqlite", "open", "open/...", "@programs"},
 		why:   "ids are chosen where tasks are submitted",
 	},
 	{

@@ -44,8 +44,8 @@ func TestDrivers(t *testing.T) {
 	want := map[string][]string{
 		"open/amqp": {technologies[0]}, "open/redis": {technologies[1]}, "open/hworker": {technologies[1]}, "open/nats": {technologies[2]},
 		"open/natsembedded": {technologies[2], technologies[3]}, "open/postgres": {technologies[4]}, "open/sqlite": {technologies[5]},
-		"open/all":          technologies,
-		"connect/pgconnect": {technologies[4]}, "connect/sqliteconnect": {technologies[5]},
+		"open/all":       technologies,
+		"sqldb/postgres": {technologies[4]}, "sqldb/sqlite": {technologies[5]}, "sqldb": nil,
 		"jobs/sqljobs": nil, "schedule/sqlschedule": nil, "resultstore/sqlresults": nil, "broker/sqlbroker": nil,
 		"events/sqlevents": nil, "limit/sqllimit": nil,
 	}

@@ -235,7 +235,7 @@ var layers = []rule{
 	{
 		"L3",
 		[]string{"jobs/memjobs", "jobs/sqljobs"},
-		[]string{"jobs/jobstore", "task", "connect/sqlconnect", "@conns", "@leaves"},
+		[]string{"jobs/jobstore", "task", "sqldb", "@conns", "@leaves"},
 		"an adapter knows its own port and never another adapter",
 	},
 	{
@@ -265,7 +265,7 @@ var layers = []rule{
 	{
 		"L3",
 		[]string{"limit/redislimit", "limit/sqllimit"},
-		[]string{"limit", "task", "@connects", "@conns", "@leaves"},
+		[]string{"limit", "@connects", "@conns", "@leaves"},
 		"an adapter knows its own port and never another adapter",
 	},
 	{
@@ -317,8 +317,14 @@ var layers = []rule{
 		"connections of several technologies stand on it; their states are those of the port",
 	},
 	{
+		"L0",
+		[]string{"sqldb"},
+		nil,
+		"a handle of a database names no client library",
+	},
+	{
 		"L1",
-		[]string{"@connects"},
+		[]string{"connect/*"},
 		[]string{"task"},
 		"they say where servers are; of task they take the Backoff",
 	},
@@ -331,14 +337,14 @@ var layers = []rule{
 	{
 		"L4",
 		[]string{"@engines"},
-		[]string{"internal/sqlconn/*"},
-		"each names one client library of a kind of database",
+		[]string{"sqldb", "task", "internal/sqlconn", "internal/sqlconn/*"},
+		"each opens one kind of database with its client library",
 	},
 	{
 		"test",
 		[]string{"internal/sqlconn/sqltest"},
-		[]string{"connect/sqlconnect", "@engines", "tx", "tx/pgxtx", "tx/sqltx"},
-		"it chooses an engine for the URLs of tests, and begins transactions as users do; only tests may import it",
+		[]string{"sqldb", "task", "internal/sqlconn", "@engines", "tx", "tx/pgxtx", "tx/sqltx"},
+		"it opens the databases of tests, and begins transactions as users do; only tests may import it",
 	},
 	{
 		"L2",
@@ -373,8 +379,8 @@ var layers = []rule{
 	{
 		"L3",
 		[]string{"events/*"},
-		[]string{"events", "task", "@connects", "@conns", "@leaves"},
-		"an adapter knows its own port and never another adapter; of task it takes the Backoff",
+		[]string{"events", "@connects", "@conns", "@leaves"},
+		"an adapter knows its own port and never another adapter",
 	},
 	{
 		"L4",
@@ -415,7 +421,7 @@ var layers = []rule{
 	{
 		"L5",
 		[]string{"open"},
-		[]string{"task", "@ports", "middleware", "limit", "revoke", "schedule", "jobs", "outbox", "producer", "consumer", "events/liveness", "@memory", "@leaves"},
+		[]string{"task", "@ports", "middleware", "limit", "revoke", "schedule", "jobs", "outbox", "producer", "consumer", "events/liveness", "@memory", "@leaves", "sqldb"},
 		"it wires adapters into producers and consumers, and knows those in memory alone: the others come with their drivers",
 	},
 	{

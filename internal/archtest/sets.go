@@ -15,9 +15,9 @@ var sets = map[string][]string{
 		"jobs/jobstest", "deferral/deferraltest", "tasktest",
 	},
 	// addresses of servers for adapters
-	"connects": {"connect/amqpconnect", "connect/natsconnect", "connect/sqlconnect"},
-	// client libraries for databases
-	"engines": {"connect/pgconnect", "connect/sqliteconnect"},
+	"connects": {"connect/amqpconnect", "connect/natsconnect", "sqldb"},
+	// they open databases with one client library each
+	"engines": {"sqldb/postgres", "sqldb/sqlite"},
 	// one for each technology
 	"conns":    {"internal/amqpconn", "internal/natsconn", "internal/redisconn", "internal/sqlconn"},
 	"drivers":  {"open/amqp", "open/nats", "open/natsembedded", "open/redis", "open/hworker", "open/postgres", "open/sqlite"},

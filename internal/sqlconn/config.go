@@ -6,12 +6,9 @@ import (
 	"fmt"
 	"log/slog"
 	"net/url"
-	"slices"
 	"strings"
 	"time"
 
-	"github.com/swarmiji/swarmiji/capability"
-	"github.com/swarmiji/swarmiji/connect/sqlconnect"
 	"github.com/swarmiji/swarmiji/task"
 )
 
@@ -24,33 +21,17 @@ const (
 	DefaultLockWait    = 2 * time.Second
 )
 
-// Config holds the settings of a [Conn]. Engine and URL are required.
+// Config holds the settings of a [DB]. The packages sqldb/postgres and sqldb/sqlite describe those
+// that users have.
 type Config struct {
-	// Engine is the client library. It must support the scheme of URL.
-	Engine sqlconnect.Engine
-	// URL names the database. The forms are:
-	//
-	//   - sqlite:///var/lib/app.db is a file. sqlite:app.db is a file in the working directory. The
-	//     file is created at first use, readable by its owner only. Its directory must exist, and must
-	//     not be on a network file system.
-	//   - sqlite::memory: is a database in memory for this Conn alone. It ends with the Conn.
-	//   - postgres://user:password@host:5432/database, with further hosts after commas. It takes the
-	//     parameters of the client pgx.
-	//
-	// For PostgreSQL, pool_max_conns is the largest number of connections. Default: 16. A Conn with
-	// watchers uses one more.
-	//
-	// sslmode is verify-full, verify-ca or disable. If the URL has no sslmode, the service file
-	// decides, then PGSSLMODE, then disable. require, prefer and allow do not verify certificates, and
-	// are errors. In a service file, prefer and allow are ignored.
+	// URL names the database, unless the driver got connections from the user.
 	URL string
-	// TLS replaces the URL's settings about TLS, for PostgreSQL. It is not changed. A missing
-	// ServerName is the URL's host. The minimum is TLS 1.2. InsecureSkipVerify is an error. TLS is an
-	// error with SQLite.
-	TLS *tls.Config
-	// Name is shown in the server's list of sessions, unless the URL has an application_name. Default:
-	// swarmiji.
-	Name string
+	// TLS, Name, Schema, PgBouncer and ListenURL are for PostgreSQL.
+	TLS       *tls.Config
+	Name      string // default: swarmiji
+	Schema    string
+	PgBouncer bool
+	ListenURL string
 	// Readers is the number of connections that read a SQLite file, beside the writing connection.
 	// Default: 4.
 	Readers int
@@ -61,9 +42,6 @@ type Config struct {
 	// LockWait limits how long a migration on PostgreSQL waits for a lock. Statements of other
 	// sessions wait behind the migration. Default: 2s.
 	LockWait time.Duration
-	// Settings holds parameters for the server's sessions, such as plan_cache_mode. Only PostgreSQL
-	// uses them. The URL has precedence.
-	Settings map[string]string
 	// Backoff is the wait between two attempts. Default: full jitter, up to 100 ms at first, up to 5 s
 	// later.
 	Backoff task.Backoff
@@ -72,8 +50,8 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// complete returns c with its defaults. Its error joins all faults: negative values of Readers,
-// Timeout and LockWait. It does not check the URL.
+// complete returns c with its defaults. Its error lists all faults except those that the driver
+// finds.
 func (c Config) complete() (Config, error) {
 	var errs []error
 	for _, n := range []struct {
@@ -102,35 +80,13 @@ func (c Config) complete() (Config, error) {
 	return c, errors.Join(errs...)
 }
 
-// driver returns the driver for the scheme of the URL. Returns an error if the scheme is unknown or
-// Engine does not support it.
-func (c Config) driver() (Driver, error) {
-	scheme, _, _ := strings.Cut(c.URL, ":")
-	switch scheme {
-	case "":
-		return nil, errors.New("sql: no URL is given")
-	case "sqlite", "postgres", "postgresql":
-	default:
-		return nil, errors.New("sql: the URL begins with neither sqlite: nor postgres://")
-	}
-	d, ok := capability.As[Driver](c.Engine)
-	if !ok || !slices.Contains(c.Engine.Schemes(), scheme) {
-		pkg := "sqliteconnect"
-		if scheme != "sqlite" {
-			pkg = "pgconnect"
-		}
-		return nil, fmt.Errorf("sql: Engine must be %s.Engine{} of github.com/swarmiji/swarmiji/connect/%s for a URL with the scheme %s", pkg, pkg, scheme)
-	}
-	return d, nil
-}
-
 // checkLite checks the URL of a SQLite database and sets l.file, which stays "" for a database in
 // memory. It opens nothing. Returns an error, which never holds the URL, for a URL that names no
 // file, for parameters, and for a TLS configuration.
 func (l *lite) checkLite() error {
-	_, rest, _ := strings.Cut(l.URL, ":")
-	if l.TLS != nil {
-		return errors.New("sql: TLS is for PostgreSQL; a SQLite file has no connection to encrypt")
+	scheme, rest, _ := strings.Cut(l.URL, ":")
+	if scheme != "sqlite" {
+		return errors.New("sql: the URL of a SQLite file begins with sqlite:")
 	}
 	if rest == ":memory:" {
 		return nil

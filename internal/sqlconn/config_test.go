@@ -24,24 +24,28 @@ func TestConfigIsChecked(t *testing.T) {
 		cfg  sqlconn.Config
 		part string // of the error
 	}{
-		"nothing":       {sqlconn.Config{}, "no URL"},
-		"other scheme":  {sqlconn.Config{URL: "mysql://u:secret@h/d"}, "neither"},
+		"nothing":       {sqlconn.Config{}, "begins with postgres://"},
+		"other scheme":  {sqlconn.Config{URL: "mysql://u:secret@h/d"}, "begins with postgres://"},
 		"negative":      {sqlconn.Config{URL: "sqlite:x.db", Readers: -1}, "Readers"},
 		"sqlite host":   {sqlconn.Config{URL: "sqlite://dir/x.db"}, "three slashes"},
 		"sqlite dir":    {sqlconn.Config{URL: "sqlite:///dir/"}, "no SQLite file"},
 		"sqlite empty":  {sqlconn.Config{URL: "sqlite:"}, "no SQLite file"},
 		"sqlite query":  {sqlconn.Config{URL: "sqlite:///x.db?_pragma=synchronous(0)"}, "no parameters"},
-		"sqlite TLS":    {sqlconn.Config{URL: "sqlite:///x.db", TLS: &tls.Config{MinVersion: tls.VersionTLS12}}, "TLS"},
 		"bad escape":    {sqlconn.Config{URL: "sqlite:///%zz.db"}, "cannot be read"},
 		"bad port":      {sqlconn.Config{URL: "postgres://u:secret@h:port/d"}, "cannot be read"},
 		"no parameter":  {sqlconn.Config{URL: "postgres://u:secret@h/d?connect_timeout=secret"}, "cannot read"},
+		"schema":        {sqlconn.Config{URL: "postgres://u:secret@h/d?schema=a.b"}, "name of the schema"},
+		"two schemas":   {sqlconn.Config{URL: "postgres://u:secret@h/d?schema=a", Schema: "b"}, "differ"},
+		"pgbouncer":     {sqlconn.Config{URL: "postgres://u:secret@h/d?pgbouncer=perhaps"}, "true or false"},
+		"options":       {sqlconn.Config{URL: "postgres://u:secret@h/d?pgbouncer=true&options=-c%20jit%3Doff"}, "refuses the parameter options"},
+		"listen":        {sqlconn.Config{URL: "postgres://u:secret@h/d?listen_url=mysql://u:secret@h/d"}, "for notifications"},
 		"prefer":        {sqlconn.Config{URL: "postgres://u:secret@h/d?sslmode=prefer"}, "verifies no certificate"},
 		"require":       {sqlconn.Config{URL: "postgres://u:secret@h/d?sslmode=require"}, "verifies no certificate"},
 		"contradiction": {sqlconn.Config{URL: "postgres://u:secret@h/d?sslmode=disable", TLS: &tls.Config{MinVersion: tls.VersionTLS12}}, "contradict"},
 		"unverified":    {sqlconn.Config{URL: "postgres://u:secret@h/d", TLS: &tls.Config{InsecureSkipVerify: true}}, "always verified"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := sqlconn.New(withEngine(c.cfg))
+			_, err := connect(c.cfg)
 			if err == nil || !strings.Contains(err.Error(), c.part) {
 				t.Errorf("%v, want something of %q", err, c.part)
 			}

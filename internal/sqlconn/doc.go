@@ -8,6 +8,9 @@
 // microseconds since 1970 in UTC ([Micros], [Time]). [Dialect.Now] is an expression for the
 // database's own clock. The adapter writes all other differences itself, by [Conn.Dialect].
 //
+// The name of a table begins with "swarmiji_" and comes after a blank. On PostgreSQL the schema is
+// put in front of it.
+//
 // # Transactions
 //
 // [Conn.Update] runs a function in a transaction that may write. It returns nil when the

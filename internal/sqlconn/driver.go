@@ -9,17 +9,22 @@ type Driver interface {
 	Open(cfg Config) (Database, error)
 }
 
-// Database holds the operations that differ between the kinds of databases.
+// Database holds the operations that differ between the kinds of databases. life ends when the
+// caller's Conn is closed: a call that waits for the database then returns [ErrClosed].
 type Database interface {
 	Dialect() Dialect
 	// Shared reports whether other processes can use the database.
 	Shared() bool
 	// Update runs fn in a transaction. If it commits, Update returns the topics that fn passed to
 	// Notify.
-	Update(ctx context.Context, kind Kind, fn Func) ([]string, error)
-	View(ctx context.Context, fn Func) error
+	Update(ctx, life context.Context, kind Kind, fn Func) ([]string, error)
+	View(ctx, life context.Context, fn Func) error
 	// Migrate runs fn, which migrates the tables of a component, as Update does.
-	Migrate(ctx context.Context, component string, fn Func) error
+	Migrate(ctx, life context.Context, component string, fn Func) error
+	// Schema returns the quoted name of the schema of the tables, or "" if there are no schemas.
+	Schema() string
+	// Text returns a statement with the schema in front of the names of tables.
+	Text(query string) string
 	// Tell sends topics to other processes. It does not wait for the sending.
 	Tell(topics []string)
 	// Watch notifies the watchers w about changes by other processes. It blocks until ctx ends.

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -16,7 +17,8 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/swarmiji/swarmiji/internal/sqlconn"
-	"github.com/swarmiji/swarmiji/internal/sqlconn/sqltest"
+	"github.com/swarmiji/swarmiji/internal/sqlconn/postgres"
+	"github.com/swarmiji/swarmiji/internal/sqlconn/sqlite"
 	"github.com/swarmiji/swarmiji/internal/testserver"
 	"github.com/swarmiji/swarmiji/internal/testwait"
 	"github.com/swarmiji/swarmiji/task"
@@ -44,25 +46,32 @@ func open(t testing.TB, cfg sqlconn.Config) *sqlconn.Conn {
 	if cfg.Backoff == (task.Backoff{}) {
 		cfg.Backoff = quick
 	}
-	c, err := sqlconn.New(withEngine(cfg))
+	c, err := connect(cfg)
 	if err != nil {
-		t.Fatalf("New: %v", err)
+		t.Fatalf("Open: %v", err)
 	}
 	t.Cleanup(func() { shut(t, c) })
 	return c
 }
 
-// withEngine sets the engine for the URL.
-func withEngine(cfg sqlconn.Config) sqlconn.Config {
-	cfg.Engine = sqltest.Engine(cfg.URL)
-	return cfg
+// connect opens the database of a URL and returns a Conn to it.
+func connect(cfg sqlconn.Config) (*sqlconn.Conn, error) {
+	var d sqlconn.Driver = postgres.Driver{}
+	if strings.HasPrefix(cfg.URL, "sqlite:") {
+		d = sqlite.Driver{}
+	}
+	db, err := sqlconn.Open(d, cfg)
+	if err != nil {
+		return nil, err
+	}
+	return db.Conn("test"), nil
 }
 
 func shut(t testing.TB, c *sqlconn.Conn) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
-	if err := c.Close(ctx); err != nil {
+	if err := sqlconn.CloseAll(ctx, c); err != nil {
 		t.Errorf("Close: %v", err)
 	}
 }
@@ -98,7 +107,7 @@ func eachURL(t *testing.T, test func(t *testing.T, dsn string)) {
 	} {
 		t.Run(kind, func(t *testing.T) {
 			dsn := dsn(t)
-			c, err := sqlconn.New(withEngine(sqlconn.Config{URL: dsn, Backoff: quick}))
+			c, err := connect(sqlconn.Config{URL: dsn, Backoff: quick})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -137,7 +146,7 @@ func number(t testing.TB, c *sqlconn.Conn, query string, args ...any) (n int64) 
 // child runs the job of a child process.
 func child(job, dsn string) error {
 	ctx := context.Background()
-	c, err := sqlconn.New(withEngine(sqlconn.Config{URL: dsn, Backoff: quick}))
+	c, err := connect(sqlconn.Config{URL: dsn, Backoff: quick})
 	if err != nil {
 		return err
 	}
@@ -168,7 +177,7 @@ func child(job, dsn string) error {
 		group.Wait()
 		return nil
 	case "migrate":
-		return c.Migrate(ctx, "test", slowMigrations())
+		return c.Migrate(ctx, slowMigrations())
 	default:
 		return fmt.Errorf("no such job: %s", job)
 	}

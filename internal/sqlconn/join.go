@@ -32,23 +32,25 @@ const kind = "SELECT CAST(1=0 AS text)"
 // ready runs first, without t. It makes the tables and reads by the Conn's own connection. rights
 // are the privileges on tables that fn needs, such as "INSERT swarmiji_message". Statements of fn
 // have parameters of the types string, int64, []byte, []string and []int64 only.
-//   - Returns [ErrForeign] if t belongs to another database, or reaches another schema.
+//
+//   - Returns [ErrForeign] if t belongs to another database.
 //   - Returns [ErrAccess] if t is read-only or its role lacks one of the rights.
 //   - Returns [ErrUnavailable] if ready waits too long for a lock that t may hold.
 //   - After these errors, and on SQLite after an error of fn, nothing was written and t can
 //     continue.
 //   - Other errors are those of ready, fn and the database.
 func (c *Conn) Join(ctx context.Context, t tx.Tx, ready func(ctx context.Context) error, rights []string, fn Func) error {
-	if err := c.open(); err != nil {
+	if err := c.begin(); err != nil {
 		return err
 	}
+	defer c.running.Done()
 	if !c.Shared() {
 		return &failure{ErrForeign, errors.New("a database in memory has no other connections; use a file")}
 	}
 	if err := c.beforeJoin(ctx, ready); err != nil {
 		return err
 	}
-	j := NewTx(c.Dialect(), joined{t, c.Dialect() == SQLite}, false)
+	j := NewTx(c.Dialect(), joined{t, c.db.db}, false)
 	if err := c.checkJoined(ctx, j, rights); err != nil {
 		return err
 	}
@@ -90,7 +92,10 @@ func (c *Conn) checkJoined(ctx context.Context, j *Tx, rights []string) error {
 		return c.checkFile(ctx, j)
 	}
 	var theirs, readOnly, missing string
-	if err := j.Row(ctx, identity+", current_setting('transaction_read_only'), "+missingRights(rights)+fromDatabase).Scan(&theirs, &readOnly, &missing); err != nil {
+	schema := c.db.db.Schema()
+	schema = schema[1 : len(schema)-1] // it has no quotes inside
+	identity := identity(schema)
+	if err := j.Row(ctx, identity+", current_setting('transaction_read_only'), "+missingRights(schema, rights)+fromDatabase).Scan(&theirs, &readOnly, &missing); err != nil {
 		return err
 	}
 	same, err := c.isOwn(ctx, identity+fromDatabase, func(ours string) bool { return ours == theirs })
@@ -98,7 +103,7 @@ func (c *Conn) checkJoined(ctx context.Context, j *Tx, rights []string) error {
 	case err != nil:
 		return err
 	case !same:
-		return &failure{ErrForeign, errors.New("it reaches another server or database, or its search_path another schema")}
+		return &failure{ErrForeign, errors.New("it belongs to another server or database")}
 	case missing != "":
 		return &failure{ErrAccess, fmt.Errorf("the role of the transaction needs the privileges: %s", strings.TrimSuffix(missing, ", "))}
 	case readOnly == "on":
@@ -107,23 +112,29 @@ func (c *Conn) checkJoined(ctx context.Context, j *Tx, rights []string) error {
 	return nil
 }
 
-// identity is the first column of a query that names the database. Two servers that run at one time
-// have different start times, also if one is a copy of the other. The id of the table names the
-// schema.
-const (
-	identity = `SELECT CAST(CAST(extract(epoch FROM pg_postmaster_start_time()) * 1000000 AS bigint) AS text) || ' ' || CAST(d.oid AS text)
-		|| ' ' || coalesce(CAST(CAST(to_regclass('swarmiji_schema') AS oid) AS text), 'none')`
-	fromDatabase = ` FROM pg_database AS d WHERE d.datname = current_database()`
-)
+const fromDatabase = ` FROM pg_database AS d WHERE d.datname = current_database()`
+
+// identity returns the first column of a query that names the database. Two servers that run at one
+// time have different start times, also if one is a copy of the other.
+func identity(schema string) string {
+	return `SELECT CAST(CAST(extract(epoch FROM pg_postmaster_start_time()) * 1000000 AS bigint) AS text) || ' ' || CAST(d.oid AS text)
+		|| ' ' || coalesce(CAST(` + oid(schema, "swarmiji_schema") + ` AS text), 'none')`
+}
+
+// oid returns an expression for the id of a table, or null. Unlike to_regclass it never fails.
+func oid(schema, table string) string {
+	return `(SELECT r.oid FROM pg_class AS r JOIN pg_namespace AS n ON n.oid = r.relnamespace WHERE n.nspname = '` + schema + `' AND r.relname = '` + table + `')`
+}
 
 // missingRights returns an expression for the text of those rights that the role does not have.
-func missingRights(rights []string) string {
-	parts := make([]string, 0, len(rights)+1)
+func missingRights(schema string, rights []string) string {
+	parts := []string{`CASE WHEN coalesce(has_schema_privilege((SELECT n.oid FROM pg_namespace AS n WHERE n.nspname = '` + schema + `'), 'USAGE'), false)
+		THEN '' ELSE 'USAGE ON SCHEMA ` + schema + `, ' END`}
 	for _, r := range rights {
 		privilege, table, _ := strings.Cut(r, " ")
-		parts = append(parts, fmt.Sprintf(`CASE WHEN coalesce(has_table_privilege(CAST(to_regclass('%s') AS oid), '%s'), false) THEN '' ELSE '%s ON %[1]s, ' END`, table, privilege, privilege))
+		parts = append(parts, fmt.Sprintf(`CASE WHEN coalesce(has_table_privilege(%s, '%s'), false) THEN '' ELSE '%s ON %s, ' END`, oid(schema, table), privilege, privilege, table))
 	}
-	return strings.Join(append(parts, "''"), " || ")
+	return strings.Join(parts, " || ")
 }
 
 // file returns the path of the file.
@@ -188,9 +199,8 @@ func inSavepoint(ctx context.Context, j *Tx, fn Func) error {
 
 // joined runs statements in a transaction of the caller.
 type joined struct {
-	t tx.Tx
-	// calm is set on SQLite: an interrupted write would roll back the whole transaction.
-	calm bool
+	t  tx.Tx
+	db Database
 }
 
 // Exec implements Link.
@@ -210,13 +220,13 @@ func (j joined) Query(ctx context.Context, query string, args []any) (Rows, erro
 // parameter is a parameter in a statement.
 var parameter = regexp.MustCompile(`\$([0-9]+)`)
 
-// text returns the statement with the parameters ?1 on SQLite: $1 is a name there, and some drivers
-// number names by their first use.
+// text returns the statement with the schema of its tables on PostgreSQL, and with the parameters
+// ?1 on SQLite: $1 is a name there, and some drivers number names by their first use.
 func (j joined) text(query string) string {
-	if j.calm {
+	if j.db.Dialect() == SQLite {
 		return parameter.ReplaceAllString(query, "?$1")
 	}
-	return query
+	return j.db.Text(query)
 }
 
 // plain returns args with arrays as texts, which the statement casts: database/sql passes no
@@ -245,9 +255,10 @@ func plain(args []any) []any {
 // inArray escapes an element of an array of PostgreSQL in its text form.
 var inArray = strings.NewReplacer(`\`, `\\`, `"`, `\"`)
 
-// context returns the context of a statement.
+// context returns the context of a statement. On SQLite an interrupted write would roll back the
+// whole transaction.
 func (j joined) context(ctx context.Context) context.Context {
-	if j.calm {
+	if j.db.Dialect() == SQLite {
 		return context.WithoutCancel(ctx)
 	}
 	return ctx

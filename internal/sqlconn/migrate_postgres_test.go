@@ -38,7 +38,7 @@ func (l *logged) logger() *slog.Logger { return slog.New(slog.NewTextHandler(l, 
 // migrateSoon starts a migration. The channel receives its result.
 func migrateSoon(ctx context.Context, c *sqlconn.Conn, texts ...string) <-chan error {
 	answer := make(chan error, 1)
-	go func() { answer <- c.Migrate(ctx, "one", files(texts...)) }()
+	go func() { answer <- sqlconn.Migrate(ctx, c, "one", files(texts...)) }()
 	return answer
 }
 

@@ -33,27 +33,27 @@ func TestMigrate(t *testing.T) {
 		ctx := testwait.Long(t)
 		first, both := files("CREATE TABLE m (id bigint)"), files("CREATE TABLE m (id bigint)", "ALTER TABLE m ADD COLUMN v text; INSERT INTO m VALUES (1, 'x')")
 		for range 2 {
-			if err := c.Migrate(ctx, "one", first); err != nil {
+			if err := sqlconn.Migrate(ctx, c, "one", first); err != nil {
 				t.Fatal(err)
 			}
 		}
 		for range 2 {
-			if err := c.Migrate(ctx, "one", both); err != nil {
+			if err := sqlconn.Migrate(ctx, c, "one", both); err != nil {
 				t.Fatal(err)
 			}
 		}
 		if n := number(t, c, "SELECT count(*) FROM m WHERE v = 'x'"); n != 1 {
 			t.Errorf("the second step ran %d times, want once", n)
 		}
-		if err := c.Migrate(ctx, "one", first); !errors.Is(err, sqlconn.ErrNewerSchema) {
+		if err := sqlconn.Migrate(ctx, c, "one", first); !errors.Is(err, sqlconn.ErrNewerSchema) {
 			t.Errorf("an older program: %v, want %v", err, sqlconn.ErrNewerSchema)
 		}
 		// A failed component leaves no changes, and other components stay unchanged.
 		bad := files("CREATE TABLE half (id bigint)", "INSERT INTO nowhere VALUES (1)")
-		if err := c.Migrate(ctx, "two", bad); !errors.Is(err, sqlconn.ErrRefused) {
+		if err := sqlconn.Migrate(ctx, c, "two", bad); !errors.Is(err, sqlconn.ErrRefused) {
 			t.Errorf("a step that fails: %v, want %v", err, sqlconn.ErrRefused)
 		}
-		if err := c.Migrate(ctx, "two", files("CREATE TABLE half (id bigint)")); err != nil {
+		if err := sqlconn.Migrate(ctx, c, "two", files("CREATE TABLE half (id bigint)")); err != nil {
 			t.Errorf("after a failure: %v", err)
 		}
 	})
@@ -70,7 +70,7 @@ func TestMigrateAtOnce(t *testing.T) {
 		for range 4 {
 			c := open(t, sqlconn.Config{URL: dsn})
 			group.Go(func() {
-				if err := c.Migrate(testwait.Long(t), "test", slowMigrations()); err != nil {
+				if err := c.Migrate(testwait.Long(t), slowMigrations()); err != nil {
 					t.Error(err)
 				}
 			})

@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/swarmiji/swarmiji/internal/sqlconn"
-	"github.com/swarmiji/swarmiji/internal/sqlconn/sqltest"
 	"github.com/swarmiji/swarmiji/internal/testserver"
 )
 
@@ -18,15 +17,7 @@ func TestMovedFile(t *testing.T) {
 	ctx := t.Context()
 	dir := t.TempDir()
 	file := filepath.Join(dir, "app.db")
-	c, err := sqlconn.New(sqlconn.Config{Engine: sqltest.Engine("sqlite:"), URL: "sqlite://" + file})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := c.Close(context.Background()); err != nil {
-			t.Error(err)
-		}
-	}()
+	c := open(t, sqlconn.Config{URL: "sqlite://" + file})
 	run := func(query string) sqlconn.Func {
 		return func(ctx context.Context, tx *sqlconn.Tx) error {
 			_, err := tx.Exec(ctx, query)
@@ -73,15 +64,7 @@ func TestWorkingDirectory(t *testing.T) {
 	ctx := t.Context()
 	first, second := t.TempDir(), t.TempDir()
 	t.Chdir(first)
-	c, err := sqlconn.New(sqlconn.Config{Engine: sqltest.Engine("sqlite:"), URL: "sqlite:app.db"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := c.Close(context.Background()); err != nil {
-			t.Error(err)
-		}
-	}()
+	c := open(t, sqlconn.Config{URL: "sqlite:app.db"})
 	now := func(ctx context.Context, tx *sqlconn.Tx) error { _, err := tx.Now(ctx); return err }
 	if err := c.Update(ctx, now); err != nil {
 		t.Fatal(err)
@@ -107,15 +90,7 @@ func TestIsolationOfSingle(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := sqlconn.New(sqlconn.Config{Engine: sqltest.Engine(url), URL: url})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := c.Close(context.Background()); err != nil {
-			t.Error(err)
-		}
-	}()
+	c := open(t, sqlconn.Config{URL: url})
 	for kind, call := range map[string]func(context.Context, sqlconn.Func) error{"Update": c.Update, "Single": c.Single, "Relaxed": c.Relaxed, "View": c.View} {
 		var level string
 		err := call(ctx, func(ctx context.Context, tx *sqlconn.Tx) error {

@@ -3,6 +3,7 @@ package sqlconn
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -32,6 +33,8 @@ type lite struct {
 	group *group
 	free  chan *liteConn // free readers; nil stands for one that is not open yet
 
+	given bool // pool belongs to the user
+
 	mu     sync.Mutex
 	pool   *sql.DB     // of the writer and the readers; nil until first use
 	made   fs.FileInfo // of the file at first use
@@ -43,12 +46,14 @@ type lite struct {
 }
 
 // OpenSQLite implements Open of package sqlite, which links the driver "sqlite" of database/sql. It
-// does not open the file and starts no goroutine. Returns an error if the URL or TLS of cfg is not
-// valid, see checkLite.
-func OpenSQLite(cfg Config) (Database, error) {
-	l := &lite{Config: cfg, free: make(chan *liteConn, cfg.Readers), ended: make(chan struct{})}
-	if err := l.checkLite(); err != nil {
-		return nil, err
+// checks cfg and does not open the file. pool is nil, or a pool of the user for this file, which
+// then replaces the URL.
+func OpenSQLite(cfg Config, pool *sql.DB, file string) (Database, error) {
+	l := &lite{Config: cfg, pool: pool, given: pool != nil, file: file, free: make(chan *liteConn, cfg.Readers), ended: make(chan struct{})}
+	if !l.given {
+		if err := l.checkLite(); err != nil {
+			return nil, err
+		}
 	}
 	if l.file != "" {
 		// SQLite would look for the file of a later connection in the working directory of that time
@@ -66,25 +71,34 @@ func OpenSQLite(cfg Config) (Database, error) {
 // Dialect implements Database.
 func (l *lite) Dialect() Dialect { return SQLite }
 
+// Schema implements Database. It returns "".
+func (l *lite) Schema() string { return "" }
+
+// Text implements Database. It returns query.
+func (l *lite) Text(query string) string { return query }
+
 // Shared implements Database. It returns false for a database in memory.
 func (l *lite) Shared() bool { return l.file != "" }
 
-// source returns the driver's name of the database, with the settings of every connection: the wait
-// for locks, durable commits, foreign keys, and the given pragmas.
-func (l *lite) source(pragmas ...string) string {
-	u := url.URL{Scheme: "file", OmitHost: true, Path: l.file}
-	q := url.Values{"_pragma": append([]string{
-		fmt.Sprintf("busy_timeout(%d)", busyWait.Milliseconds()), "foreign_keys(1)", "synchronous(FULL)", "temp_store(MEMORY)",
-		"cache_size(-8000)", "trusted_schema(0)",
-	}, pragmas...)}
-	if l.file == "" {
-		return ":memory:?" + q.Encode()
+// pragmas returns the settings of every connection.
+func pragmas() []string {
+	return []string{
+		fmt.Sprintf("busy_timeout=%d", busyWait.Milliseconds()), "foreign_keys=1", "synchronous=FULL", "temp_store=MEMORY",
+		"cache_size=-8000", "trusted_schema=0",
 	}
+}
+
+// source returns the driver's name of the database.
+func (l *lite) source() string {
+	if l.file == "" {
+		return ":memory:"
+	}
+	u := url.URL{Scheme: "file", OmitHost: true, Path: l.file}
 	if l.file[0] != '/' {
 		u.Path = "./" + l.file // otherwise its first part would be read as a host
-		return "file:" + u.EscapedPath() + "?" + q.Encode()
+		return "file:" + u.EscapedPath()
 	}
-	return u.String() + "?" + q.Encode()
+	return u.String()
 }
 
 // connect opens a connection, for reading only if reader is set, and waits for the file. The first
@@ -111,7 +125,7 @@ func (l *lite) connect(ctx context.Context, reader bool) (*liteConn, error) {
 	if err != nil {
 		return nil, Classify(err)
 	}
-	c := &liteConn{conn: conn, writer: !reader, prepared: make(map[string]*sql.Stmt)}
+	c := &liteConn{conn: conn, writer: !reader, given: l.given, prepared: make(map[string]*sql.Stmt)}
 	if err := c.prepare(ctx, reader, l.file != ""); err != nil {
 		c.close()
 		return nil, Classify(err)
@@ -156,21 +170,19 @@ func (l *lite) checkPlace() error {
 }
 
 // Update implements Database. Concurrent calls share a commit.
-func (l *lite) Update(ctx context.Context, kind Kind, fn Func) ([]string, error) {
+func (l *lite) Update(ctx, _ context.Context, kind Kind, fn Func) ([]string, error) {
 	return l.group.update(ctx, kind == Relaxed, fn)
 }
 
 // Migrate implements Database. It does the same as Update.
-func (l *lite) Migrate(ctx context.Context, _ string, fn Func) error {
+func (l *lite) Migrate(ctx, _ context.Context, _ string, fn Func) error {
 	_, err := l.group.update(ctx, false, fn)
 	return err
 }
 
-// View implements Database. It waits for a free reader, and repeats fn while the file is locked for
-// a recovery, until ctx ends. A database in memory has one connection only, so View then uses the
-// writer. Returns the error of fn or of a statement, ErrUnavailable if ctx ends first, ErrClosed
-// after Close.
-func (l *lite) View(ctx context.Context, fn Func) error {
+// View implements Database. A database in memory has one connection only, so View then uses the
+// writer.
+func (l *lite) View(ctx, _ context.Context, fn Func) error {
 	if l.file == "" {
 		_, err := l.group.update(ctx, false, fn)
 		return err
@@ -252,7 +264,7 @@ func (l *lite) end() {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.pool != nil {
+	if l.pool != nil && !l.given {
 		l.failed = l.pool.Close()
 	}
 	close(l.ended)
@@ -261,6 +273,7 @@ func (l *lite) end() {
 // liteConn is one connection with its prepared statements.
 type liteConn struct {
 	conn     *sql.Conn
+	given    bool // from a pool of the user
 	writer   bool // its statements ignore ctx: an interrupted one would roll back the batch
 	prepared map[string]*sql.Stmt
 	rows     *sql.Rows // of the last query, if they are open
@@ -273,6 +286,11 @@ type liteConn struct {
 // repeats the statement until ctx ends, and then returns ErrUnavailable. Returns ErrAccess if the
 // file system does not support WAL, and other errors of the driver.
 func (c *liteConn) prepare(ctx context.Context, reader, file bool) error {
+	for _, p := range pragmas() {
+		if _, err := c.conn.ExecContext(ctx, "PRAGMA "+p); err != nil {
+			return err
+		}
+	}
 	if reader {
 		_, err := c.conn.ExecContext(ctx, "PRAGMA query_only = 1")
 		return err
@@ -416,6 +434,11 @@ func (c *liteConn) close() {
 	c.closeRows()
 	for _, s := range c.prepared {
 		_ = s.Close() // the connection is closed as well
+	}
+	if c.given {
+		// The user's pool must not get a connection with the settings of this package.
+		_ = c.conn.Raw(func(any) error { return driver.ErrBadConn })
+		return
 	}
 	_ = c.conn.Close() // every commit has flushed the file already
 }

@@ -373,8 +373,10 @@ func TestCloseWaits(t *testing.T) {
 		<-began
 		short, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
 		defer cancel()
-		if err := c.Close(short); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("Close of a busy Conn returned %v", err)
+		for what, end := range map[string]func(ctx context.Context) error{"Conn": c.Close, "DB": sqlconn.DBOf(c).Close} {
+			if err := end(short); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("Close of a busy %s returned %v", what, err)
+			}
 		}
 		close(end)
 		if err := <-result; err != nil {
@@ -391,7 +393,7 @@ func TestCloseWaits(t *testing.T) {
 func TestCloseInTheBackground(t *testing.T) {
 	eachURL(t, func(t *testing.T, dsn string) {
 		before := goleak.IgnoreCurrent()
-		c, err := sqlconn.New(withEngine(sqlconn.Config{URL: dsn, Backoff: quick}))
+		c, err := connect(sqlconn.Config{URL: dsn, Backoff: quick})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -401,7 +403,7 @@ func TestCloseInTheBackground(t *testing.T) {
 		run(t, c, "INSERT INTO t (id) VALUES (1)")
 		ended, cancel := context.WithCancel(context.Background())
 		cancel()
-		if err := c.Close(ended); !errors.Is(err, context.Canceled) {
+		if err := sqlconn.CloseAll(ended, c); !errors.Is(err, context.Canceled) {
 			t.Errorf("Close with a ctx that has ended: %v", err)
 		}
 		testwait.Until(t, "that no goroutine is left", func() bool { return goleak.Find(before) == nil })
@@ -422,7 +424,7 @@ func TestCloseTogether(t *testing.T) {
 		for i := range 8 {
 			wg.Go(func() {
 				if i%2 == 0 {
-					_ = c.Close(ended)
+					_ = sqlconn.CloseAll(ended, c)
 				}
 				shut(t, c)
 			})

@@ -14,11 +14,11 @@ const DefaultPoll = 10 * time.Millisecond
 
 // Watcher receives notifications about changes. Create it with [Conn.Watch].
 type Watcher struct {
-	wakes  *Wakes
+	conn   *Conn
 	poll   time.Duration
 	topics []string
 	c      wake.Signal
-	heard  func(topic string) // for Listen; the other fields except wakes and poll are unused
+	heard  func(topic string) // for Listen; then topics and c are unused
 }
 
 // Watch returns a Watcher of the topics that [Tx.Notify] names, or of all topics if none is given.
@@ -34,9 +34,7 @@ func (c *Conn) Watch(poll time.Duration, topics ...string) *Watcher {
 	if poll <= 0 {
 		poll = DefaultPoll
 	}
-	w := &Watcher{wakes: c.wake, poll: poll, topics: topics, c: wake.New()}
-	c.wake.add(w)
-	return w
+	return c.watch(&Watcher{conn: c, poll: poll, topics: topics, c: wake.New()})
 }
 
 // Listen calls heard for changes by other processes and by other Conns of this process. topic is
@@ -48,9 +46,18 @@ func (c *Conn) Listen(poll time.Duration, heard func(topic string)) (stop func()
 	if poll <= 0 {
 		poll = DefaultPoll
 	}
-	w := &Watcher{wakes: c.wake, poll: poll, heard: heard}
-	c.wake.add(w)
-	return w.Close
+	return c.watch(&Watcher{conn: c, poll: poll, heard: heard}).Close
+}
+
+// watch registers w and returns it. After Close it does nothing. It takes c.mu.
+func (c *Conn) watch(w *Watcher) *Watcher {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.closed {
+		c.watchers[w] = struct{}{}
+		c.db.wake.add(w)
+	}
+	return w
 }
 
 // C returns a channel that has a value if there was a change since the last value was received. It
@@ -58,7 +65,12 @@ func (c *Conn) Listen(poll time.Duration, heard func(topic string)) (stop func()
 func (w *Watcher) C() <-chan struct{} { return w.c }
 
 // Close ends the notifications. It is idempotent.
-func (w *Watcher) Close() { w.wakes.remove(w) }
+func (w *Watcher) Close() {
+	w.conn.mu.Lock()
+	delete(w.conn.watchers, w)
+	w.conn.mu.Unlock()
+	w.conn.db.wake.remove(w)
+}
 
 func (w *Watcher) wake() {
 	select {
@@ -67,7 +79,7 @@ func (w *Watcher) wake() {
 	}
 }
 
-// Wakes holds the watchers of a Conn. While there are watchers, one goroutine listens to other
+// Wakes holds the watchers of a DB. While there are watchers, one goroutine listens to other
 // processes. Safe for concurrent use.
 type Wakes struct {
 	listen func(ctx context.Context, w *Wakes)
@@ -150,8 +162,16 @@ func (s *Wakes) topics(topics []string) {
 	}
 }
 
-// NotifyAll notifies all watchers that something has or may have changed, and calls the functions
-// of Listen with "". It takes s.mu, but does not hold it during these calls.
+// own notifies the watchers of the topics after a change by from, and the functions of Listen of
+// all other Conns. It takes s.mu.
+func (s *Wakes) own(topics []string, from *Conn) {
+	s.topics(topics)
+	for _, t := range topics {
+		s.tell(t, from)
+	}
+}
+
+// NotifyAll notifies all watchers that something has or may have changed. It takes s.mu.
 func (s *Wakes) NotifyAll() {
 	s.mu.Lock()
 	for w := range s.open {
@@ -160,23 +180,23 @@ func (s *Wakes) NotifyAll() {
 		}
 	}
 	s.mu.Unlock()
-	s.tell("")
+	s.tell("", nil)
 }
 
 // Foreign notifies the watchers of a topic that another process has sent, and calls the functions
 // of Listen with it. It takes s.mu, but does not hold it during these calls.
 func (s *Wakes) Foreign(topic string) {
 	s.topics([]string{topic})
-	s.tell(topic)
+	s.tell(topic, nil)
 }
 
-// tell calls the functions of Listen with the topic. It takes s.mu only to collect them, so a
-// function may call stop.
-func (s *Wakes) tell(topic string) {
+// tell calls the functions of Listen with the topic, except those of one Conn. It takes s.mu only
+// to collect them, so a function may call stop.
+func (s *Wakes) tell(topic string, except *Conn) {
 	var all []func(string)
 	s.mu.Lock()
 	for w := range s.open {
-		if w.heard != nil {
+		if w.heard != nil && w.conn != except {
 			all = append(all, w.heard)
 		}
 	}

@@ -36,11 +36,12 @@ const startTime = 90 * time.Second
 // costs time, so the tests of a binary share one server of each kind. Only the end of the process
 // ends these servers.
 var shared struct {
-	rabbit   common[*Rabbit]
-	redis    common[*Redis]
-	nats     common[*NATS]
-	postgres common[*Postgres]
-	natsd    struct { // the path of the NATS server program; finding it runs a go command
+	rabbit    common[*Rabbit]
+	redis     common[*Redis]
+	nats      common[*NATS]
+	postgres  common[*Postgres]
+	pgbouncer common[*PgBouncer]
+	natsd     struct { // the path of the NATS server program; finding it runs a go command
 		mu   sync.Mutex
 		path string
 	}

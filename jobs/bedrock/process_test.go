@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"math/rand/v2"
 	"net"
 	"os"
@@ -20,7 +19,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/swarmiji/swarmiji/connect/sqliteconnect"
+	"github.com/swarmiji/swarmiji/internal/sqlconn/sqltest"
 	"github.com/swarmiji/swarmiji/internal/testwait"
 	"github.com/swarmiji/swarmiji/jobs"
 	"github.com/swarmiji/swarmiji/jobs/sqljobs"
@@ -35,7 +34,11 @@ const (
 
 // lite returns a store in a file.
 func lite(file string) (jobs.Store, error) {
-	return sqljobs.New(sqljobs.Config{Engine: sqliteconnect.Engine{}, URL: "sqlite://" + file, Logger: slog.New(slog.DiscardHandler)})
+	db, err := sqltest.New("sqlite://" + file)
+	if err != nil {
+		return nil, err
+	}
+	return sqljobs.New(sqljobs.Config{DB: db})
 }
 
 // serveFile runs a server in a process of its own. It prints a line when it listens. To each line

@@ -624,7 +624,7 @@ func openStore(t *testing.T, ctx context.Context, kind string, quiet *slog.Logge
 		return memjobs.New(memjobs.Config{})
 	}
 	url := storeURL(t, ctx, kind)
-	return sqljobs.New(sqljobs.Config{Engine: sqltest.Engine(url), URL: url, Logger: quiet})
+	return sqljobs.New(sqljobs.Config{DB: sqltest.Open(t, url)})
 }
 
 func storeURL(t *testing.T, ctx context.Context, kind string) string {

@@ -67,7 +67,7 @@ func memory(t testing.TB) func(testing.TB) jobs.Store {
 }
 
 func openSQL(t testing.TB, dsn string) jobs.Store {
-	s, err := sqljobs.New(sqljobs.Config{Engine: sqltest.Engine(dsn), URL: dsn})
+	s, err := sqljobs.New(sqljobs.Config{DB: sqltest.Open(t, dsn)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -163,7 +163,7 @@ func TestAnswersKilled(t *testing.T) {
 }
 
 func killAskers(t *testing.T, url string) {
-	store, err := sqljobs.New(sqljobs.Config{Engine: sqltest.Engine(url), URL: url, Logger: quiet})
+	store, err := sqljobs.New(sqljobs.Config{DB: sqltest.Open(t, url)})
 	if err != nil {
 		t.Fatal(err)
 	}

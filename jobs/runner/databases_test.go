@@ -12,7 +12,6 @@ import (
 	"github.com/swarmiji/swarmiji/jobs"
 	"github.com/swarmiji/swarmiji/jobs/memjobs"
 	"github.com/swarmiji/swarmiji/jobs/sqljobs"
-	"github.com/swarmiji/swarmiji/task"
 	"github.com/swarmiji/swarmiji/when"
 )
 
@@ -56,7 +55,7 @@ func onDatabases(t *testing.T, test func(t *testing.T, join func() *jobs.Service
 
 func serviceOn(t *testing.T, dsn string) *jobs.Service {
 	t.Helper()
-	store, err := sqljobs.New(sqljobs.Config{Engine: sqltest.Engine(dsn), URL: dsn, Logger: quiet, Backoff: task.Backoff{Base: 5 * time.Millisecond, Max: 100 * time.Millisecond}})
+	store, err := sqljobs.New(sqljobs.Config{DB: sqltest.Open(t, dsn)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -22,7 +22,7 @@ import (
 func TestDispatchOverServers(t *testing.T) {
 	t.Parallel()
 	url := "sqlite://" + t.TempDir() + "/app.db"
-	store, err := sqljobs.New(sqljobs.Config{Engine: sqltest.Engine(url), URL: url, Logger: quiet})
+	store, err := sqljobs.New(sqljobs.Config{DB: sqltest.Open(t, url)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -29,7 +29,11 @@ const (
 
 // memberService returns the service of a member process. leave closes the service and its store.
 func memberService() (service *jobs.Service, leave func(), err error) {
-	store, err := sqljobs.New(sqljobs.Config{Engine: sqltest.Engine(os.Getenv(memberURL)), URL: os.Getenv(memberURL), Logger: quiet})
+	db, err := sqltest.New(os.Getenv(memberURL))
+	if err != nil {
+		return nil, nil, err
+	}
+	store, err := sqljobs.New(sqljobs.Config{DB: db})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -40,6 +44,7 @@ func memberService() (service *jobs.Service, leave func(), err error) {
 	return service, func() {
 		_ = service.Close(context.Background())
 		_ = store.Close(context.Background())
+		_ = db.Close(context.Background())
 	}, nil
 }
 
@@ -94,7 +99,7 @@ func member() error {
 func TestRunnerKilled(t *testing.T) {
 	t.Parallel()
 	url := "sqlite://" + t.TempDir() + "/jobs.db"
-	store, err := sqljobs.New(sqljobs.Config{Engine: sqltest.Engine(url), URL: url, Logger: quiet})
+	store, err := sqljobs.New(sqljobs.Config{DB: sqltest.Open(t, url)})
 	if err != nil {
 		t.Fatal(err)
 	}

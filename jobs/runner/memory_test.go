@@ -8,7 +8,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/swarmiji/swarmiji/connect/sqliteconnect"
+	"github.com/swarmiji/swarmiji/internal/sqlconn/sqltest"
 	"github.com/swarmiji/swarmiji/internal/testwait"
 	"github.com/swarmiji/swarmiji/jobs"
 	"github.com/swarmiji/swarmiji/jobs/runner"
@@ -61,7 +61,7 @@ func heap() int64 {
 // submitted job holds no data.
 func TestDispatchMemory(t *testing.T) {
 	const jobsOfIt, each, most = 96, 512 << 10, 40 << 20
-	store, err := sqljobs.New(sqljobs.Config{Engine: sqliteconnect.Engine{}, URL: "sqlite://" + filepath.Join(t.TempDir(), "jobs.db"), Logger: quiet})
+	store, err := sqljobs.New(sqljobs.Config{DB: sqltest.Open(t, "sqlite://"+filepath.Join(t.TempDir(), "jobs.db"))})
 	if err != nil {
 		t.Fatal(err)
 	}

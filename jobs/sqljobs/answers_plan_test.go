@@ -136,7 +136,7 @@ var errVainly = errors.New("in vain")
 
 func opened(t *testing.T, dsn string) *Store {
 	t.Helper()
-	s, err := New(Config{Engine: sqltest.Engine(dsn), URL: dsn})
+	s, err := New(Config{DB: sqltest.Open(t, dsn)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -23,10 +23,7 @@ func ownDatabase(t testing.TB) string {
 // test ends.
 func watching(t testing.TB, dsn string) *sqlconn.Conn {
 	t.Helper()
-	conn, err := sqlconn.New(sqlconn.Config{Engine: sqltest.Engine(dsn), URL: dsn, Backoff: quick})
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := sqltest.Conn(t, dsn)
 	t.Cleanup(func() {
 		if err := conn.Close(context.Background()); err != nil {
 			t.Error(err)

@@ -31,7 +31,7 @@ var quick = task.Backoff{Base: 5 * time.Millisecond, Max: 100 * time.Millisecond
 
 func open(t testing.TB, dsn string) *sqljobs.Store {
 	t.Helper()
-	s, err := sqljobs.New(sqljobs.Config{Engine: sqltest.Engine(dsn), URL: dsn, Backoff: quick})
+	s, err := sqljobs.New(sqljobs.Config{DB: sqltest.Open(t, dsn)})
 	if err != nil {
 		t.Fatal(err)
 	}

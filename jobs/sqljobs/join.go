@@ -15,9 +15,9 @@ var joinRights = []string{
 	"INSERT swarmiji_job_message", "SELECT swarmiji_deferral",
 }
 
-// JoinTx implements [jobstore.Joiner]. On PostgreSQL the search_path of the transaction must reach
-// the store's tables. Its role needs SELECT and INSERT on swarmiji_jobs and swarmiji_job_name,
-// INSERT on swarmiji_job_message and SELECT on swarmiji_deferral.
+// JoinTx implements [jobstore.Joiner]. On PostgreSQL the role of the transaction needs USAGE on the
+// schema, SELECT and INSERT on swarmiji_jobs and swarmiji_job_name, INSERT on swarmiji_job_message
+// and SELECT on swarmiji_deferral.
 //
 // On PostgreSQL the store's own connection adds new names before. Otherwise all others that create
 // the first job of a name would wait for the caller's commit. On SQLite it waits for at most a

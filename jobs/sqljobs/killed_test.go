@@ -29,7 +29,12 @@ const (
 // child creates jobs and ends existing jobs, from several goroutines. It stops when no job is left.
 // It prints "made ID", and "run ID TOKEN" and "done ID" around a job's attempt.
 func child() {
-	s, err := sqljobs.New(sqljobs.Config{Engine: sqltest.Engine(os.Getenv(childEnv)), URL: os.Getenv(childEnv), Backoff: quick})
+	db, err := sqltest.New(os.Getenv(childEnv))
+	if err != nil {
+		fmt.Fprintln(os.Stdout, "error", err)
+		return
+	}
+	s, err := sqljobs.New(sqljobs.Config{DB: db})
 	if err != nil {
 		fmt.Fprintln(os.Stdout, "error", err)
 		return
@@ -197,12 +202,9 @@ func TestKilled(t *testing.T) {
 // countNames returns the number of stored names.
 func countNames(t *testing.T, dsn string) (n int64) {
 	t.Helper()
-	c, err := sqlconn.New(sqlconn.Config{Engine: sqltest.Engine(dsn), URL: dsn})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := sqltest.Conn(t, dsn)
 	defer func() { _ = c.Close(context.Background()) }()
-	err = c.View(bound(t), func(ctx context.Context, tx *sqlconn.Tx) error {
+	err := c.View(bound(t), func(ctx context.Context, tx *sqlconn.Tx) error {
 		return tx.Row(ctx, "SELECT count(*) FROM swarmiji_job_name").Scan(&n)
 	})
 	if err != nil {

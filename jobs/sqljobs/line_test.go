@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/swarmiji/swarmiji/connect/sqliteconnect"
 	"github.com/swarmiji/swarmiji/internal/sqlconn"
+	"github.com/swarmiji/swarmiji/internal/sqlconn/sqltest"
 	"github.com/swarmiji/swarmiji/jobs/jobstest"
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 	"github.com/swarmiji/swarmiji/task"
@@ -19,7 +19,7 @@ import (
 func TestPlansOfLines(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	s, err := New(Config{Engine: sqliteconnect.Engine{}, URL: "sqlite://" + filepath.ToSlash(filepath.Join(t.TempDir(), "jobs.db"))})
+	s, err := New(Config{DB: sqltest.Open(t, "sqlite://"+filepath.ToSlash(filepath.Join(t.TempDir(), "jobs.db")))})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,10 +21,7 @@ import (
 // table again, about a minute later.
 func TestPlansForAnEmptyTable(t *testing.T) {
 	dsn := postgresURL(t)
-	conn, err := sqlconn.New(sqlconn.Config{Engine: sqltest.Engine(dsn), URL: dsn, Backoff: quick})
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := sqltest.Conn(t, dsn)
 	defer func() {
 		if err := conn.Close(bound(t)); err != nil {
 			t.Error(err)
@@ -154,10 +151,7 @@ func tuplesRead(t *testing.T, conn *sqlconn.Conn) (n int64) {
 func TestPlansOfSQLite(t *testing.T) {
 	dsn := fileURL(t)
 	crowd(t, dsn, 10)
-	conn, err := sqlconn.New(sqlconn.Config{Engine: sqltest.Engine(dsn), URL: dsn, Backoff: quick})
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := sqltest.Conn(t, dsn)
 	defer func() {
 		if err := conn.Close(bound(t)); err != nil {
 			t.Error(err)

@@ -2,22 +2,16 @@ package sqljobs
 
 import (
 	"context"
-	"embed"
 	"errors"
 	"fmt"
-	"io/fs"
 	"math"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/swarmiji/swarmiji/internal/sqlconn"
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
-
-//go:embed migrations
-var migrations embed.FS
 
 // Store stores jobs in a database. Create it with [New] and end it with Close. Safe for concurrent
 // use.
@@ -27,9 +21,6 @@ type Store struct {
 	text    *texts
 	closing chan struct{} // closed by end
 	end     func()        // idempotent
-
-	migrated  atomic.Bool // the tables have the newest version
-	migrating sync.Mutex
 
 	clock  clock
 	names  nameCache
@@ -44,10 +35,9 @@ var (
 	_ jobstore.Joiner   = (*Store)(nil)
 )
 
-// Close ends the store: later calls return ErrClosed. It removes the watchers and closes the
-// connections, for which it waits for running calls. If ctx ends first, it returns the error of
-// ctx, and the connections are closed in the background. It is idempotent. It implements
-// [jobstore.Store].
+// Close ends the store: later calls return ErrClosed. It removes the watchers and waits for running
+// calls. If ctx ends first, it returns the error of ctx. It leaves the database open. It is
+// idempotent. It implements [jobstore.Store].
 func (s *Store) Close(ctx context.Context) error {
 	s.end()
 	s.watch.close()
@@ -56,31 +46,14 @@ func (s *Store) Close(ctx context.Context) error {
 
 // ready creates or migrates the tables at the first call, and then returns nil. Returns ErrClosed
 // after Close, or the error of the migration: ErrUnavailable if ctx ended first. The next call
-// tries again. It takes s.migrating for the migration: other calls wait until that has ended, even
-// if their ctx ends.
+// tries again.
 func (s *Store) ready(ctx context.Context) error {
 	select {
 	case <-s.closing:
 		return jobstore.ErrClosed
 	default:
+		return wrap("tables", s.conn.Ready(ctx))
 	}
-	if s.migrated.Load() {
-		return nil
-	}
-	s.migrating.Lock() // concurrent migrations would wait for each other in the database
-	defer s.migrating.Unlock()
-	if s.migrated.Load() {
-		return nil
-	}
-	files, err := fs.Sub(migrations, "migrations")
-	if err == nil {
-		err = s.conn.Migrate(ctx, "jobs", files)
-	}
-	if err != nil {
-		return wrap("tables", err)
-	}
-	s.migrated.Store(true)
-	return nil
 }
 
 // wrap converts an error of the database to one of the port [jobstore]. what names the failed

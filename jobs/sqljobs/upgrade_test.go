@@ -27,25 +27,27 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
+const migrations = "../../internal/sqlconn/migrations/jobs/"
+
 // oldVersion creates the tables of an earlier version.
 func oldVersion(t *testing.T, conn *sqlconn.Conn, version int) {
 	t.Helper()
 	files := fstest.MapFS{}
 	for _, d := range []string{"sqlite", "postgres"} {
-		all, err := os.ReadDir("migrations/" + d)
+		all, err := os.ReadDir(migrations + d)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, f := range all[:version] {
 			name := d + "/" + f.Name()
-			text, err := os.ReadFile("migrations/" + name)
+			text, err := os.ReadFile(migrations + name)
 			if err != nil {
 				t.Fatal(err)
 			}
 			files[name] = &fstest.MapFile{Data: text}
 		}
 	}
-	if err := conn.Migrate(bound(t), "jobs", files); err != nil {
+	if err := conn.Migrate(bound(t), files); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -1,9 +1,8 @@
 // Package sqllimit stores limits in a SQL database, for all processes with the same namespace: a
 // SQLite file, which any number of processes of one machine share, or PostgreSQL 13 and newer.
 //
-//	limiter, err := sqllimit.New(sqllimit.Config{
-//		Engine: sqliteconnect.Engine{}, URL: "sqlite:///var/lib/app.db",
-//	})
+//	db, err := sqlite.Open("/var/lib/app.db", sqlite.Config{})
+//	limiter, err := sqllimit.New(sqllimit.Config{DB: db})
 //
 // The first call creates the tables, whose names begin with "swarmiji_limit". The files in
 // migrations document their columns. A held permit is a row, and so is a rate that is in use. Calls

@@ -7,9 +7,9 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/swarmiji/swarmiji/connect/sqliteconnect"
 	"github.com/swarmiji/swarmiji/limit"
 	"github.com/swarmiji/swarmiji/limit/sqllimit"
+	"github.com/swarmiji/swarmiji/sqldb/sqlite"
 )
 
 // All processes that open the file share its limits.
@@ -21,9 +21,13 @@ func Example() {
 		return
 	}
 	defer os.RemoveAll(dir)
-	l, err := sqllimit.New(sqllimit.Config{
-		Engine: sqliteconnect.Engine{}, URL: "sqlite://" + filepath.ToSlash(filepath.Join(dir, "app.db")),
-	})
+	db, err := sqlite.Open(filepath.Join(dir, "app.db"), sqlite.Config{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer db.Close(ctx)
+	l, err := sqllimit.New(sqllimit.Config{DB: db})
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -2,12 +2,10 @@ package sqllimit
 
 import (
 	"context"
-	"embed"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"hash/fnv"
-	"io/fs"
 	"slices"
 	"strconv"
 	"sync/atomic"
@@ -17,9 +15,6 @@ import (
 	"github.com/swarmiji/swarmiji/internal/wake"
 	"github.com/swarmiji/swarmiji/limit"
 )
-
-//go:embed migrations
-var migrations embed.FS
 
 // Limiter is a [limit.Limiter] that stores limits in a SQL database. Make one with [New]. Safe for
 // concurrent use.
@@ -31,8 +26,7 @@ type Limiter struct {
 	life context.Context // ends with Close
 	end  context.CancelFunc
 
-	migrated atomic.Bool
-	swept    atomic.Int64 // start of the last sweep, in nanoseconds since 1970
+	swept atomic.Int64 // start of the last sweep, in nanoseconds since 1970
 }
 
 var (
@@ -44,14 +38,13 @@ var (
 // starts nothing. The first call creates the tables.
 func New(c Config) (*Limiter, error) {
 	err := c.check()
-	conn, connErr := sqlconn.New(c.connection())
+	conn, connErr := sqlconn.Of(c.DB, "limits")
 	if connErr != nil {
 		connErr = fmt.Errorf("sqllimit: %w", connErr)
 	}
 	if err := errors.Join(err, connErr); err != nil {
 		return nil, err
 	}
-	c.URL, c.TLS = "", nil // they may hold secrets and are not needed any more
 	l := &Limiter{cfg: c, conn: conn, text: newTexts(conn.Dialect())}
 	l.life, l.end = context.WithCancel(context.Background())
 	return l, nil
@@ -123,8 +116,8 @@ func (l *Limiter) Release(ctx context.Context, holder string, ps ...limit.Permit
 	})
 }
 
-// Close closes the connections and ends waiting calls. Held permits stay until their leases end. It
-// returns ctx's error if ctx ends first. Close is idempotent.
+// Close ends waiting calls and leaves the database open. Held permits stay until their leases
+// end. It returns ctx's error if ctx ends first. Close is idempotent.
 func (l *Limiter) Close(ctx context.Context) error {
 	l.end()
 	return l.conn.Close(ctx)
@@ -145,7 +138,7 @@ func (l *Limiter) repeat(ctx context.Context, op string, fn func() error) error 
 		switch {
 		case err == nil, errors.Is(err, limit.ErrLost):
 			return err
-		case !errors.Is(err, sqlconn.ErrIndeterminate) || !wake.Sleep(ctx, l.cfg.Backoff.Interval(attempt)):
+		case !errors.Is(err, sqlconn.ErrIndeterminate) || !wake.Sleep(ctx, l.conn.Interval(attempt)):
 			return fmt.Errorf("sqllimit %s: %w: %w", op, limit.ErrUnavailable, err)
 		}
 	}
@@ -153,19 +146,7 @@ func (l *Limiter) repeat(ctx context.Context, op string, fn func() error) error 
 
 // ready makes or updates the tables and waits for the database. After a success further calls
 // return nil at once. After an error the next call tries again.
-func (l *Limiter) ready(ctx context.Context) error {
-	if l.migrated.Load() {
-		return nil
-	}
-	files, err := fs.Sub(migrations, "migrations")
-	if err == nil {
-		err = l.conn.Migrate(ctx, "limits", files)
-	}
-	if err == nil {
-		l.migrated.Store(true)
-	}
-	return err
-}
+func (l *Limiter) ready(ctx context.Context) error { return l.conn.Ready(ctx) }
 
 // quoted returns a key or a holder in its stored form: any bytes as a text without a NUL.
 func quoted(text string) string { return strconv.QuoteToASCII(text) }

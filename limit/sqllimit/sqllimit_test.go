@@ -22,7 +22,6 @@ import (
 	"github.com/swarmiji/swarmiji/limit"
 	"github.com/swarmiji/swarmiji/limit/limittest"
 	"github.com/swarmiji/swarmiji/limit/sqllimit"
-	"github.com/swarmiji/swarmiji/task"
 )
 
 func TestMain(m *testing.M) {
@@ -32,10 +31,7 @@ func TestMain(m *testing.M) {
 
 func opened(t testing.TB, url, namespace string) *sqllimit.Limiter {
 	t.Helper()
-	l, err := sqllimit.New(sqllimit.Config{
-		Engine: sqltest.Engine(url), URL: url, Namespace: namespace, Logger: slog.New(slog.DiscardHandler),
-		Backoff: task.Backoff{Base: 5 * time.Millisecond, Max: 100 * time.Millisecond},
-	})
+	l, err := sqllimit.New(sqllimit.Config{DB: sqltest.Open(t, url), Namespace: namespace, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,10 +78,7 @@ func TestLimiter(t *testing.T) {
 // beside opens another connection to the database.
 func beside(t *testing.T, url string) *sqlconn.Conn {
 	t.Helper()
-	c, err := sqlconn.New(sqlconn.Config{Engine: sqltest.Engine(url), URL: url})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := sqltest.Conn(t, url)
 	t.Cleanup(func() { _ = c.Close(context.Background()) })
 	return c
 }

@@ -7,7 +7,6 @@ package sqlite
 import (
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/broker/sqlbroker"
-	"github.com/swarmiji/swarmiji/connect/sqliteconnect"
 	"github.com/swarmiji/swarmiji/events"
 	"github.com/swarmiji/swarmiji/events/sqlevents"
 	"github.com/swarmiji/swarmiji/jobs"
@@ -20,6 +19,7 @@ import (
 	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/resultstore/sqlresults"
 	"github.com/swarmiji/swarmiji/schedule/sqlschedule"
+	"github.com/swarmiji/swarmiji/sqldb/sqlite"
 )
 
 func init() { open.Register(Driver{}) }
@@ -35,43 +35,38 @@ func (Driver) Schemes() []open.Scheme {
 	}}
 }
 
-// Parts implements [open.Driver]. It returns the constructors of all adapters. Returns an error if
-// the TLS of the options is not a *tls.Config, or a limit of dead letters is invalid. The
-// constructors check the URL itself.
+// Parts implements [open.Driver]. It returns a database, and the constructors of all adapters,
+// which share it. Returns an error if the URL, the TLS of the options or a limit of dead letters
+// is invalid.
 func (Driver) Parts(t *open.Target) (open.Parts, error) {
-	given, err := params.Given(t)
-	if err != nil {
-		return open.Parts{}, err
-	}
 	ttl, most, err := params.Dead(t)
 	if err != nil {
 		return open.Parts{}, err
 	}
+	db, err := sqlite.Open(t.URL, sqlite.Config{Logger: t.Logger})
+	if err != nil {
+		return open.Parts{}, err
+	}
 	return open.Parts{
+		Database: db,
 		Broker: func(namespace string) (broker.Broker, error) {
-			return sqlbroker.New(sqlbroker.Config{
-				Engine: sqliteconnect.Engine{}, URL: t.URL, Name: t.Name, Namespace: namespace, Logger: t.Logger, DeadTTL: ttl, DeadMax: most,
-			})
+			return sqlbroker.New(sqlbroker.Config{DB: db, Namespace: namespace, Logger: t.Logger, DeadTTL: ttl, DeadMax: most})
 		},
 		Results: func(namespace string) (resultstore.ResultStore, error) {
-			return sqlresults.New(sqlresults.Config{Engine: sqliteconnect.Engine{}, URL: t.URL, Name: t.Name, Namespace: namespace, Logger: t.Logger})
+			return sqlresults.New(sqlresults.Config{DB: db, Namespace: namespace, Logger: t.Logger})
 		},
 		Events: func(namespace string, retain events.Retention) (events.EventBus, error) {
-			return sqlevents.New(sqlevents.Config{
-				Engine: sqliteconnect.Engine{}, URL: t.URL, Name: t.Name, Namespace: namespace, Retain: retain, Logger: t.Logger,
-			})
+			return sqlevents.New(sqlevents.Config{DB: db, Namespace: namespace, Retain: retain, Logger: t.Logger})
 		},
 		Limiter: func(namespace string) (limit.Limiter, error) {
-			return sqllimit.New(sqllimit.Config{Engine: sqliteconnect.Engine{}, URL: t.URL, Name: t.Name, Namespace: namespace, Logger: t.Logger})
+			return sqllimit.New(sqllimit.Config{DB: db, Namespace: namespace, Logger: t.Logger})
 		},
 		Schedule: func(name string) (open.ScheduleStore, error) {
-			return sqlschedule.New(sqlschedule.Config{Engine: sqliteconnect.Engine{}, URL: t.URL, Name: name, TLS: given, Logger: t.Logger})
+			return sqlschedule.New(sqlschedule.Config{DB: db, Name: name})
 		},
 		Outbox: func(namespace string) (open.OutboxStore, error) {
-			return sqloutbox.New(sqloutbox.Config{Engine: sqliteconnect.Engine{}, URL: t.URL, Name: t.Name, Namespace: namespace, TLS: given, Logger: t.Logger})
+			return sqloutbox.New(sqloutbox.Config{DB: db, Namespace: namespace})
 		},
-		Jobs: func() (jobs.Store, error) {
-			return sqljobs.New(sqljobs.Config{Engine: sqliteconnect.Engine{}, URL: t.URL, TLS: given, Logger: t.Logger})
-		},
+		Jobs: func() (jobs.Store, error) { return sqljobs.New(sqljobs.Config{DB: db}) },
 	}, nil
 }

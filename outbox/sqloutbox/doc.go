@@ -1,13 +1,12 @@
 // Package sqloutbox stores messages in a table of the user's database, in the user's transaction:
 // PostgreSQL 13 and later, or a SQLite file. A relay of package outbox publishes them.
 //
-//	store, err := sqloutbox.New(sqloutbox.Config{
-//		Engine: pgconnect.Engine{}, URL: "postgres://user:password@host/database",
-//	})
+//	db, err := postgres.Open("postgres://user:password@host/database", postgres.Config{})
+//	store, err := sqloutbox.New(sqloutbox.Config{DB: db})
 //
 // The first call creates the tables, whose names begin with "swarmiji_outbox". Call Prepare at the
 // start of the program: on a SQLite file the tables cannot be created while a transaction of the
-// program writes. The files in migrations document the columns.
+// program writes. The files in internal/sqlconn/migrations/outbox document the columns.
 //
 // # In the user's transaction
 //

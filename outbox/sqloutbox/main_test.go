@@ -3,10 +3,8 @@ package sqloutbox_test
 import (
 	"flag"
 	"fmt"
-	"log/slog"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"go.uber.org/goleak"
 
@@ -15,7 +13,6 @@ import (
 	"github.com/swarmiji/swarmiji/internal/testserver"
 	"github.com/swarmiji/swarmiji/internal/testwait"
 	"github.com/swarmiji/swarmiji/outbox/sqloutbox"
-	"github.com/swarmiji/swarmiji/task"
 )
 
 func TestMain(m *testing.M) {
@@ -69,10 +66,7 @@ func (d *database) open(t testing.TB, change ...func(*sqloutbox.Config)) *sqlout
 // unprepared returns a Store of the database.
 func (d *database) unprepared(t testing.TB, change ...func(*sqloutbox.Config)) *sqloutbox.Store {
 	t.Helper()
-	cfg := sqloutbox.Config{
-		Engine: sqltest.Engine(d.url), URL: d.url, Backoff: task.Backoff{Base: 5 * time.Millisecond, Max: 100 * time.Millisecond},
-		Logger: slog.New(slog.DiscardHandler),
-	}
+	cfg := sqloutbox.Config{DB: sqltest.Open(t, d.url)}
 	for _, c := range change {
 		c(&cfg)
 	}

@@ -35,13 +35,11 @@ var rights = []string{"SELECT swarmiji_outbox", "INSERT swarmiji_outbox"}
 //   - Returns [broker.ErrMalformed] for a message, queue or OrderKey that is not valid, and
 //     [broker.ErrTooLarge]. Whether the queue exists is not known before a relay publishes.
 //   - Returns [broker.ErrUnsupported] if t is a transaction of another database, and
-//     [broker.ErrAccess] if it is read-only or its role lacks SELECT or INSERT on swarmiji_outbox.
+//     [broker.ErrAccess] if it is read-only or its role lacks a privilege, which the error names.
 //   - The first call prepares the tables. On SQLite that waits for at most a second, and returns
 //     [broker.ErrUnavailable] if t has locked the file. See [Store.Prepare].
 //   - After these errors nothing was stored, and t can continue and commit.
 //   - Other errors are those of the database. They may have ended t.
-//
-// On PostgreSQL the search_path of the transaction must reach the tables.
 func (s *Store) PublishTx(ctx context.Context, t tx.Tx, ms []broker.Outgoing) error {
 	if len(ms) == 0 {
 		return nil
@@ -53,7 +51,7 @@ func (s *Store) PublishTx(ctx context.Context, t tx.Tx, ms []broker.Outgoing) er
 			return fmt.Errorf("outbox publish to %.128q: %w", o.Queue, err)
 		}
 	}
-	err := s.conn.Join(ctx, t, s.migrate, rights, func(ctx context.Context, j *sqlconn.Tx) error {
+	err := s.conn.Join(ctx, t, s.conn.Ready, rights, func(ctx context.Context, j *sqlconn.Tx) error {
 		j.Notify(s.topic)
 		for from := 0; from < len(rows); {
 			to, size := from+1, len(ms[from].Message.Body)

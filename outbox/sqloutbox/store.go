@@ -2,19 +2,13 @@ package sqloutbox
 
 import (
 	"context"
-	"embed"
 	"errors"
 	"fmt"
-	"io/fs"
-	"sync/atomic"
 
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/internal/sqlconn"
 	"github.com/swarmiji/swarmiji/outbox"
 )
-
-//go:embed migrations
-var migrations embed.FS
 
 // Store is an outbox in a SQL database. Create it with [New]. Safe for concurrent use.
 type Store struct {
@@ -22,7 +16,6 @@ type Store struct {
 	conn  *sqlconn.Conn
 	topic string // relays are notified of it
 	text  *texts
-	ready atomic.Bool // the tables exist
 }
 
 var (
@@ -36,7 +29,7 @@ var (
 // the tables.
 func New(cfg Config) (*Store, error) {
 	err := cfg.check()
-	conn, connErr := sqlconn.New(cfg.connection())
+	conn, connErr := sqlconn.Of(cfg.DB, "outbox")
 	if connErr == nil && !conn.Shared() {
 		connErr = errors.New("a database in memory has no transactions of others; name a file")
 	}
@@ -46,7 +39,6 @@ func New(cfg Config) (*Store, error) {
 	if err := errors.Join(err, connErr); err != nil {
 		return nil, err
 	}
-	cfg.URL, cfg.TLS = "", nil // they may hold secrets and are not needed any more
 	return &Store{cfg: cfg, conn: conn, topic: "outbox " + cfg.Namespace, text: newTexts(conn.Dialect())}, nil
 }
 
@@ -55,22 +47,7 @@ func New(cfg Config) (*Store, error) {
 //
 // Call it before the first transaction with messages. A SQLite file has one writer, so the tables
 // cannot be created while a transaction of the program writes.
-func (s *Store) Prepare(ctx context.Context) error { return wrap(s.migrate(ctx), "prepare") }
-
-// migrate is Prepare with the errors of the connection.
-func (s *Store) migrate(ctx context.Context) error {
-	if s.ready.Load() {
-		return nil
-	}
-	files, err := fs.Sub(migrations, "migrations")
-	if err == nil {
-		err = s.conn.Migrate(ctx, "outbox", files)
-	}
-	if err == nil {
-		s.ready.Store(true)
-	}
-	return err
-}
+func (s *Store) Prepare(ctx context.Context) error { return wrap(s.conn.Ready(ctx), "prepare") }
 
 // update prepares the tables and runs fn in a transaction. It waits for the database. Errors are
 // wrapped by wrap.
@@ -96,7 +73,7 @@ func (s *Store) Watch() (changed <-chan struct{}, stop func()) {
 	return w.C(), w.Close
 }
 
-// Close waits for running calls and closes all connections. It is idempotent. Relays of the Store
+// Close waits for running calls. It leaves the database open. It is idempotent. Relays of the Store
 // end with broker.ErrClosed. If ctx ends earlier, Close returns its error.
 func (s *Store) Close(ctx context.Context) error { return s.conn.Close(ctx) }
 

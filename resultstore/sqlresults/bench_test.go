@@ -26,7 +26,7 @@ func BenchmarkStore(b *testing.B) {
 }
 
 func benchStore(b *testing.B, dsn string, callers int) {
-	s := opened(b, sqlresults.Config{Engine: sqltest.Engine(dsn), URL: dsn})
+	s := opened(b, sqlresults.Config{DB: sqltest.Open(b, dsn)})
 	save(b, s, done("", -1))
 	id := func(i int64) task.ID { return task.ID(fmt.Sprint("bench-", i)) }
 	// stored records; a benchmark function runs several times with growing numbers

@@ -1,16 +1,14 @@
 package sqlresults
 
 import (
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
 	"time"
 
-	"github.com/swarmiji/swarmiji/connect/sqlconnect"
 	"github.com/swarmiji/swarmiji/internal/naming"
-	"github.com/swarmiji/swarmiji/internal/sqlconn"
+	"github.com/swarmiji/swarmiji/sqldb"
 	"github.com/swarmiji/swarmiji/task"
 )
 
@@ -31,31 +29,11 @@ const (
 	maxRest = 1 << 20
 )
 
-// Config holds the settings of [New]. Engine and URL are the only required fields.
+// Config holds the settings of [New]. DB is the only required field.
 type Config struct {
-	// Engine is the client library of the database: pgconnect.Engine{} or sqliteconnect.Engine{}. A
-	// program links only the engines that it names. Required.
-	Engine sqlconnect.Engine
-	// URL is the address of the database. Required. It has one of these forms:
-	//
-	//   - postgres://user:password@host/database for PostgreSQL
-	//   - sqlite:///path/app.db for a file
-	//   - sqlite:app.db for a file in the working directory
-	//   - sqlite::memory: for a database of this store alone, which ends with it
-	//
-	// The PostgreSQL parameter sslmode is verify-full, verify-ca or disable. If the URL does not set
-	// it, the service file counts, then PGSSLMODE, then disable. The parameter pool_max_conns limits
-	// the number of connections. Default: 16.
-	URL string
-	// TLS makes PostgreSQL connections use TLS with these settings, whatever the URL says. It is not
-	// changed. Nil: the URL decides.
-	TLS *tls.Config
-	// Name is shown in PostgreSQL's list of sessions, if the URL has no application_name. "":
-	// swarmiji.
-	Name string
-	// Backoff is the delay between attempts to reach the database. Zero: up to 100 ms at first,
-	// growing to up to 5 s.
-	Backoff task.Backoff
+	// DB is the database, from Open of package sqldb/postgres or sqldb/sqlite. Adapters share it. The
+	// Store does not close it. Required.
+	DB sqldb.DB
 	// Namespace separates programs that share a database: 1 to 64 letters, digits, '_' and '-'.
 	// Submitters and consumers must use the same one. "": [DefaultNamespace], "default".
 	Namespace string
@@ -72,14 +50,13 @@ type Config struct {
 	// Sweep is the interval at which a store that writes deletes expired rows of all namespaces. 0:
 	// [DefaultSweep], 30 seconds.
 	Sweep time.Duration
-	// Logger receives a warning when notifications of other processes' changes are interrupted, and
-	// when expired rows cannot be deleted. Nil: slog.Default().
+	// Logger receives a warning when expired rows cannot be deleted. Nil: slog.Default().
 	Logger *slog.Logger
 }
 
 // complete returns c with the default in each field that is 0, "" or a nil Logger. The error joins
 // all problems: numbers that are negative or above maxResult, a TTL or Sweep below 1 ms, an invalid
-// Namespace. It does not check the database.
+// Namespace. It does not check DB.
 func (c Config) complete() (Config, error) {
 	var errs []error
 	number := func(field string, v *int, otherwise, most int) {
@@ -117,11 +94,4 @@ func (c Config) complete() (Config, error) {
 		c.Logger = slog.Default()
 	}
 	return c, errors.Join(errs...)
-}
-
-// connection returns the settings of the connection.
-func (c Config) connection() sqlconn.Config {
-	return sqlconn.Config{
-		Engine: c.Engine, URL: c.URL, TLS: c.TLS, Name: c.Name, Backoff: c.Backoff, Logger: c.Logger,
-	}
 }

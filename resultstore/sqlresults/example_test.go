@@ -6,9 +6,9 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/swarmiji/swarmiji/connect/sqliteconnect"
 	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/resultstore/sqlresults"
+	"github.com/swarmiji/swarmiji/sqldb/sqlite"
 	"github.com/swarmiji/swarmiji/task"
 )
 
@@ -22,9 +22,13 @@ func Example() {
 		return
 	}
 	defer os.RemoveAll(dir)
-	at := sqlresults.Config{
-		Engine: sqliteconnect.Engine{}, URL: "sqlite://" + filepath.ToSlash(filepath.Join(dir, "app.db")),
+	db, err := sqlite.Open(filepath.Join(dir, "app.db"), sqlite.Config{})
+	if err != nil {
+		fmt.Println(err)
+		return
 	}
+	defer db.Close(ctx)
+	at := sqlresults.Config{DB: db}
 	submitter, err := sqlresults.New(at)
 	if err != nil {
 		fmt.Println(err)

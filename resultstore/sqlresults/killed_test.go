@@ -21,7 +21,12 @@ const childEnv = "SQLRESULTS_TEST_CHILD"
 // child saves records from eight goroutines until it is killed, and prints the id of each record
 // whose Save returned.
 func child() {
-	s, err := sqlresults.New(sqlresults.Config{Engine: sqltest.Engine(os.Getenv(childEnv)), URL: os.Getenv(childEnv)})
+	db, err := sqltest.New(os.Getenv(childEnv))
+	if err != nil {
+		fmt.Fprintln(os.Stdout, "error", err)
+		return
+	}
+	s, err := sqlresults.New(sqlresults.Config{DB: db})
 	if err != nil {
 		fmt.Fprintln(os.Stdout, "error", err)
 		return
@@ -73,7 +78,7 @@ func TestKilled(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	s := opened(t, sqlresults.Config{Engine: sqltest.Engine(dsn), URL: dsn})
+	s := opened(t, sqlresults.Config{DB: sqltest.Open(t, dsn)})
 	for i, ids := range saved {
 		if len(ids) < 200 {
 			t.Fatalf("process %d saved %d records: %v", i, len(ids), ids)

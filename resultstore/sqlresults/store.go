@@ -2,10 +2,8 @@ package sqlresults
 
 import (
 	"context"
-	"embed"
 	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
 	"slices"
 	"sync"
@@ -22,21 +20,16 @@ import (
 	"github.com/swarmiji/swarmiji/tx"
 )
 
-//go:embed migrations
-var migrations embed.FS
-
 // Store keeps records in a database, which it opens at the first use. Make one with [New] and end
 // it with Close. All methods are safe for concurrent use.
 type Store struct {
-	cfg     Config
-	conn    *sqlconn.Conn
-	release func(ctx context.Context) error // closes conn
-	text    *texts
-	batch   int64           // rows that a sweep deletes at once
-	life    context.Context // ends with Close
-	end     context.CancelFunc
+	cfg   Config
+	conn  *sqlconn.Conn
+	text  *texts
+	batch int64           // rows that a sweep deletes at once
+	life  context.Context // ends with Close
+	end   context.CancelFunc
 
-	migrated atomic.Bool
 	swept    atomic.Int64 // start of the last sweep, in nanoseconds since 1970
 	sweeping sync.WaitGroup
 
@@ -57,22 +50,16 @@ var (
 // of c in one error.
 func New(c Config) (*Store, error) {
 	c, err := c.complete()
-	conn, connErr := sqlconn.New(c.connection())
+	conn, connErr := sqlconn.Of(c.DB, "results")
 	if connErr != nil {
 		connErr = fmt.Errorf("sqlresults: %w", connErr)
 	}
 	if err = errors.Join(err, connErr); err != nil {
 		return nil, err
 	}
-	c.URL, c.TLS = "", nil // they may hold secrets and are not needed any more
-	return newStore(c, conn, conn.Close), nil
-}
-
-// newStore makes a Store from a complete configuration. Close of the store calls release.
-func newStore(c Config, conn *sqlconn.Conn, release func(context.Context) error) *Store {
-	s := &Store{cfg: c, conn: conn, release: release, text: newTexts(conn.Dialect()), batch: sweepBatch, streams: make(map[*stream]struct{})}
+	s := &Store{cfg: c, conn: conn, text: newTexts(conn.Dialect()), batch: sweepBatch, streams: make(map[*stream]struct{})}
 	s.life, s.end = context.WithCancel(context.Background())
-	return s
+	return s, nil
 }
 
 // Save implements [resultstore.ResultStore]: it stores r and waits for the database. It notifies
@@ -265,9 +252,9 @@ func (s *Store) Close(ctx context.Context) error {
 	}()
 	select {
 	case <-swept:
-	case <-ctx.Done(): // release returns its error; the rest ends in the background
+	case <-ctx.Done(): // the next call returns its error; the rest ends in the background
 	}
-	return s.release(ctx)
+	return s.conn.Close(ctx)
 }
 
 // check returns ErrClosed after Close, ctx's error if ctx has ended, or [task.ErrBadID] if id is
@@ -295,7 +282,7 @@ func (s *Store) repeat(ctx context.Context, what string, fn func() error) error 
 		if !errors.Is(err, sqlconn.ErrIndeterminate) || ctx.Err() != nil {
 			return failure(what, err)
 		}
-		if wake.SleepOr(ctx, s.life.Done(), s.cfg.Backoff.Interval(attempt)) {
+		if wake.SleepOr(ctx, s.life.Done(), s.conn.Interval(attempt)) {
 			continue
 		}
 		if ctx.Err() == nil {
@@ -308,19 +295,7 @@ func (s *Store) repeat(ctx context.Context, what string, fn func() error) error 
 // ready makes or updates the tables and waits for the database; after a success further calls
 // return nil at once. Concurrent first calls wait for each other. After an error the next call
 // tries again.
-func (s *Store) ready(ctx context.Context) error {
-	if s.migrated.Load() {
-		return nil
-	}
-	files, err := fs.Sub(migrations, "migrations")
-	if err == nil {
-		err = s.conn.Migrate(ctx, "results", files)
-	}
-	if err == nil {
-		s.migrated.Store(true)
-	}
-	return err
-}
+func (s *Store) ready(ctx context.Context) error { return s.conn.Ready(ctx) }
 
 // encode returns the value of a record. Returns ErrTooLarge if the result or the record exceeds its
 // limit, and ErrMalformed if the record cannot be encoded.

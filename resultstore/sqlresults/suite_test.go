@@ -5,12 +5,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/swarmiji/swarmiji/connect/pgconnect"
 	"github.com/swarmiji/swarmiji/internal/sqlconn/sqltest"
 	"github.com/swarmiji/swarmiji/internal/testserver"
 	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/resultstore/resultstoretest"
 	"github.com/swarmiji/swarmiji/resultstore/sqlresults"
+	"github.com/swarmiji/swarmiji/sqldb"
 )
 
 // largest is MaxResult of the suite's stores, in bytes.
@@ -37,8 +37,8 @@ func TestStore(t *testing.T) {
 
 func TestStoreMemory(t *testing.T) {
 	t.Parallel()
-	root := opened(t, sqlresults.Config{Engine: sqltest.Engine("sqlite::memory:"), URL: "sqlite::memory:", MaxResult: largest})
-	resultstoretest.Run(t, func(testing.TB) *resultstoretest.Harness { return memoryHarness(root) })
+	db := sqltest.Open(t, "sqlite::memory:")
+	resultstoretest.Run(t, func(testing.TB) *resultstoretest.Harness { return memoryHarness(db) })
 }
 
 func TestStorePostgres(t *testing.T) {
@@ -50,7 +50,7 @@ func fileHarness(dsn string) *resultstoretest.Harness {
 	ns := testserver.Namespace() // many namespaces share one database
 	return &resultstoretest.Harness{
 		Open: func(t testing.TB) resultstore.ResultStore {
-			return open(t, sqlresults.Config{Engine: sqltest.Engine(dsn), URL: dsn, Namespace: ns, MaxResult: largest})
+			return open(t, sqlresults.Config{DB: sqltest.Open(t, dsn), Namespace: ns, MaxResult: largest})
 		},
 		Begin:    begin(dsn),
 		Foreign:  foreign,
@@ -63,13 +63,15 @@ func fileHarness(dsn string) *resultstoretest.Harness {
 	}
 }
 
-// memoryHarness returns a harness whose stores share the one connection of a database in memory.
-func memoryHarness(root *sqlresults.Store) *resultstoretest.Harness {
+// memoryHarness returns a harness whose stores share a database in memory.
+func memoryHarness(db sqldb.DB) *resultstoretest.Harness {
 	ns := testserver.Namespace()
 	p := promises()
 	p.Durable = false // and no other connection reaches it: the transaction cases are those of files
 	return &resultstoretest.Harness{
-		Open:     func(testing.TB) resultstore.ResultStore { return sqlresults.Share(root, ns) },
+		Open: func(t testing.TB) resultstore.ResultStore {
+			return open(t, sqlresults.Config{DB: db, Namespace: ns, MaxResult: largest})
+		},
 		Prefix:   ns,
 		Promises: p,
 		Quiet:    quiet,
@@ -87,7 +89,7 @@ func postgresHarness(t testing.TB) *resultstoretest.Harness {
 	}
 	return &resultstoretest.Harness{
 		Open: func(t testing.TB) resultstore.ResultStore {
-			return open(t, sqlresults.Config{Engine: pgconnect.Engine{}, URL: p.URL() + "&pool_max_conns=4", Namespace: ns, MaxResult: largest})
+			return open(t, sqlresults.Config{DB: sqltest.Open(t, p.URL()+"&pool_max_conns=4"), Namespace: ns, MaxResult: largest})
 		},
 		Sever: func(t testing.TB, _ resultstore.ResultStore) {
 			if err := p.CloseAllConnections(within(t, 20*time.Second)); err != nil {

@@ -19,8 +19,8 @@ var (
 	}
 )
 
-// CheckTx implements [tx.Checker]. On PostgreSQL the search_path of t must reach the tables of the
-// store, and its role needs privileges on them, which the error names.
+// CheckTx implements [tx.Checker]. On PostgreSQL the role of t needs privileges on the schema and
+// on the tables of the store, which the error names.
 func (s *Store) CheckTx(ctx context.Context, t tx.Tx) error {
 	return s.join(ctx, t, "use a transaction", slices.Concat(saveRights, gatherRights), func(context.Context, *sqlconn.Tx) error { return nil })
 }

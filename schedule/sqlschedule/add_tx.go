@@ -14,9 +14,9 @@ var addRights = []string{
 }
 
 // AddTx implements [schedule.TxAdder]: it is Add in a transaction of the caller on the Store's
-// database. On PostgreSQL the search_path of the transaction must reach the Store's tables. Its
-// role needs SELECT, INSERT and UPDATE on swarmiji_schedule_entry and SELECT on
-// swarmiji_schedule_claim. Watchers are notified 5, 50 and 500 ms after the call.
+// database. On PostgreSQL the role of the transaction needs USAGE on the schema, SELECT, INSERT and
+// UPDATE on swarmiji_schedule_entry and SELECT on swarmiji_schedule_claim. Watchers are notified 5,
+// 50 and 500 ms after the call.
 //
 // On SQLite it waits for at most a second for missing tables. Errors are wrapped by wrap.
 func (s *Store) AddTx(ctx context.Context, t tx.Tx, entries []schedule.Entry) ([]bool, error) {

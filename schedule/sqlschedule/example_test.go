@@ -9,9 +9,9 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/swarmiji/swarmiji/connect/sqliteconnect"
 	"github.com/swarmiji/swarmiji/schedule"
 	"github.com/swarmiji/swarmiji/schedule/sqlschedule"
+	"github.com/swarmiji/swarmiji/sqldb/sqlite"
 	"github.com/swarmiji/swarmiji/task"
 	"github.com/swarmiji/swarmiji/tx/sqltx"
 )
@@ -23,7 +23,10 @@ func ExampleStore_AddTx() {
 	must(err)
 	defer os.RemoveAll(dir)
 	file := filepath.Join(dir, "app.db")
-	store, err := sqlschedule.New(sqlschedule.Config{Engine: sqliteconnect.Engine{}, URL: "sqlite://" + file})
+	shared, err := sqlite.Open(file, sqlite.Config{})
+	must(err)
+	defer shared.Close(ctx)
+	store, err := sqlschedule.New(sqlschedule.Config{DB: shared})
 	must(err)
 	s, err := schedule.New(schedule.Config{Store: store})
 	must(err)

@@ -28,7 +28,7 @@ func BenchmarkTicks(b *testing.B) {
 	} {
 		b.Run(kind, func(b *testing.B) {
 			url := dsn()
-			s := open(b, sqlschedule.Config{Engine: sqltest.Engine(url), URL: url})
+			s := open(b, sqlschedule.Config{DB: sqltest.Open(b, url)})
 			defer func() { _ = s.Close(context.Background()) }()
 			add(b, s, "later", 100_000, time.Now().Add(time.Hour))
 			add(b, s, "now", b.N, time.Now().Add(-time.Second))

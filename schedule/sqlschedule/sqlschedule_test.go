@@ -11,15 +11,13 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/swarmiji/swarmiji/connect/pgconnect"
-	"github.com/swarmiji/swarmiji/connect/sqliteconnect"
 	"github.com/swarmiji/swarmiji/internal/sqlconn/sqltest"
 	"github.com/swarmiji/swarmiji/internal/testserver"
 	"github.com/swarmiji/swarmiji/internal/testwait"
 	"github.com/swarmiji/swarmiji/schedule"
 	"github.com/swarmiji/swarmiji/schedule/scheduletest"
 	"github.com/swarmiji/swarmiji/schedule/sqlschedule"
-	"github.com/swarmiji/swarmiji/task"
+	"github.com/swarmiji/swarmiji/sqldb"
 )
 
 func TestMain(m *testing.M) {
@@ -29,11 +27,8 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction(testserver.Reaper))
 }
 
-var quick = task.Backoff{Base: 5 * time.Millisecond, Max: 100 * time.Millisecond}
-
 func open(t testing.TB, cfg sqlschedule.Config) *sqlschedule.Store {
 	t.Helper()
-	cfg.Backoff = quick
 	s, err := sqlschedule.New(cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -64,7 +59,7 @@ func foreign(t testing.TB) map[string]func(t testing.TB) scheduletest.Transactio
 	}
 	all := make(map[string]func(t testing.TB) scheduletest.Transaction)
 	for name, url := range map[string]string{"another file": fileURL(t), "another database of the server": database} {
-		s := open(t, sqlschedule.Config{Engine: sqltest.Engine(url), URL: url})
+		s := open(t, sqlschedule.Config{DB: sqltest.Open(t, url)})
 		if _, err := s.Due(t.Context(), 0); err != nil { // makes the tables
 			t.Fatal(err)
 		}
@@ -77,11 +72,11 @@ func foreign(t testing.TB) map[string]func(t testing.TB) scheduletest.Transactio
 }
 
 func liteHarness(t testing.TB) *scheduletest.Harness {
-	cfg := sqlschedule.Config{Engine: sqliteconnect.Engine{}, URL: fileURL(t)}
+	at := fileURL(t)
 	return &scheduletest.Harness{
-		Open:     func(t testing.TB) scheduletest.Store { return open(t, cfg) },
+		Open:     func(t testing.TB) scheduletest.Store { return open(t, sqlschedule.Config{DB: sqltest.Open(t, at)}) },
 		Restart:  func(testing.TB) {}, // SQLite has no server; TestKilled covers killed processes
-		Begin:    begin(cfg.URL),
+		Begin:    begin(at),
 		Foreign:  foreign(t),
 		Promises: promises,
 		Report:   "../../docs/capabilities/schedules-sqlite.json",
@@ -93,7 +88,7 @@ func postgresHarness(t testing.TB) *scheduletest.Harness {
 	name := testserver.Namespace() // one database for many schedules
 	return &scheduletest.Harness{
 		Open: func(t testing.TB) scheduletest.Store {
-			return open(t, sqlschedule.Config{Engine: pgconnect.Engine{}, URL: p.URL() + "&pool_max_conns=4", Name: name})
+			return open(t, sqlschedule.Config{DB: sqltest.Open(t, p.URL()+"&pool_max_conns=4"), Name: name})
 		},
 		Sever: func(t testing.TB, _ scheduletest.Store) {
 			if err := p.CloseAllConnections(testwait.Long(t)); err != nil {
@@ -127,7 +122,22 @@ func TestStorePostgres(t *testing.T) { scheduletest.Run(t, postgresHarness) }
 
 // child opens a store in the processes of TestKilled.
 func child(url, name string) (scheduletest.Store, error) {
-	return sqlschedule.New(sqlschedule.Config{Engine: sqltest.Engine(url), URL: url, Name: name, Backoff: quick})
+	db, err := sqltest.New(url)
+	if err != nil {
+		return nil, err
+	}
+	s, err := sqlschedule.New(sqlschedule.Config{DB: db, Name: name})
+	return owner{s, db}, err
+}
+
+// owner is a store that closes its database.
+type owner struct {
+	*sqlschedule.Store
+	db sqldb.DB
+}
+
+func (o owner) Close(ctx context.Context) error {
+	return errors.Join(o.Store.Close(ctx), o.db.Close(ctx))
 }
 
 func TestKilled(t *testing.T) {
@@ -141,9 +151,9 @@ func TestKilled(t *testing.T) {
 	})
 }
 
-// TestMemory shows that a store in memory works. Only one store can use such a database.
+// TestMemory shows that a store in memory works.
 func TestMemory(t *testing.T) {
-	s := open(t, sqlschedule.Config{Engine: sqltest.Engine("sqlite::memory:"), URL: "sqlite::memory:"})
+	s := open(t, sqlschedule.Config{DB: sqltest.Open(t, "sqlite::memory:")})
 	defer func() { _ = s.Close(context.Background()) }()
 	ctx := testwait.Long(t)
 	payload := []byte(`{"args":[],"cron":"* * * * 0 0 0","job":"x"}`)
@@ -161,7 +171,7 @@ func TestMemory(t *testing.T) {
 // Promises: W1.
 func TestNamesAreApart(t *testing.T) {
 	dsn := fileURL(t)
-	a, b := open(t, sqlschedule.Config{Engine: sqltest.Engine(dsn), URL: dsn, Name: "a"}), open(t, sqlschedule.Config{Engine: sqltest.Engine(dsn), URL: dsn})
+	a, b := open(t, sqlschedule.Config{DB: sqltest.Open(t, dsn), Name: "a"}), open(t, sqlschedule.Config{DB: sqltest.Open(t, dsn)})
 	defer func() { _, _ = a.Close(context.Background()), b.Close(context.Background()) }()
 	ctx := testwait.Long(t)
 	e := schedule.Entry{ID: "one", Payload: []byte("{}"), Next: time.Now().Add(-time.Second)}
@@ -179,8 +189,8 @@ func TestNamesAreApart(t *testing.T) {
 }
 
 func TestNewRefuses(t *testing.T) {
-	_, err := sqlschedule.New(sqlschedule.Config{Engine: sqltest.Engine("mysql://u:secret@h/d"), URL: "mysql://u:secret@h/d", Name: "a\nb"})
-	if !errors.Is(err, schedule.ErrBadEntry) || !strings.Contains(err.Error(), "neither sqlite") || strings.Contains(err.Error(), "secret") {
+	_, err := sqlschedule.New(sqlschedule.Config{Name: "a\nb"})
+	if !errors.Is(err, schedule.ErrBadEntry) || !strings.Contains(err.Error(), "DB must come from") {
 		t.Errorf("%v", err)
 	}
 }

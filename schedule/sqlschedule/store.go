@@ -2,22 +2,16 @@ package sqlschedule
 
 import (
 	"context"
-	"embed"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/swarmiji/swarmiji/internal/sqlconn"
 	"github.com/swarmiji/swarmiji/schedule"
 )
-
-//go:embed migrations
-var migrations embed.FS
 
 const (
 	// chunk is the largest number of entries in one transaction.
@@ -37,9 +31,6 @@ type Store struct {
 	text    *texts
 	closing chan struct{}
 	end     func()
-
-	mu       sync.Mutex
-	migrated bool
 }
 
 var (
@@ -55,40 +46,23 @@ var (
 // Name returns the schedule's name. See [schedule.Named].
 func (s *Store) Name() string { return s.name }
 
-// Close ends the goroutines of Watch, waits for running calls and closes all connections. It
-// returns the error of ctx if ctx ends first. Close is idempotent.
+// Close ends the goroutines of Watch, waits for running calls and leaves the database open.
+// It returns the error of ctx if ctx ends first. Close is idempotent.
 func (s *Store) Close(ctx context.Context) error {
 	s.end()
 	return s.conn.Close(ctx)
 }
 
 // ready creates or upgrades the tables with the first call, and does nothing after a success. It
-// blocks until the database answers or ctx ends. It takes s.mu, but not while it waits, so
-// concurrent first calls may all do it. Returns [schedule.ErrClosed] after Close, and errors of the
-// database wrapped by wrap.
+// blocks until the database answers or ctx ends. Returns [schedule.ErrClosed] after Close, and
+// errors of the database wrapped by wrap.
 func (s *Store) ready(ctx context.Context) error {
 	select {
 	case <-s.closing:
 		return schedule.ErrClosed
 	default:
+		return s.wrap("tables", s.conn.Ready(ctx))
 	}
-	s.mu.Lock()
-	done := s.migrated
-	s.mu.Unlock()
-	if done {
-		return nil
-	}
-	files, err := fs.Sub(migrations, "migrations")
-	if err == nil {
-		err = s.conn.Migrate(ctx, "schedule", files) // Concurrent migrations wait for each other.
-	}
-	if err != nil {
-		return s.wrap("tables", err)
-	}
-	s.mu.Lock()
-	s.migrated = true
-	s.mu.Unlock()
-	return nil
 }
 
 // wrap returns err with the operation what in its text. It adds [schedule.ErrClosed] after Close,

@@ -26,13 +26,10 @@ type migration struct {
 	err  error // set before done is closed
 }
 
-// Migrate implements [sqlconn.Database]. It blocks until the migration ends and returns its error.
-// Concurrent calls for a component share one migration, which runs on its own goroutine. If ctx
-// ends, Migrate returns ErrUnavailable and the migration continues. After an error that can pass,
-// it begins again. Returns ErrClosed after Close. It takes p.mu, but does not hold it while it
-// waits.
-func (p *postgres) Migrate(ctx context.Context, component string, fn sqlconn.Func) error {
-	return p.retry(ctx, func(ctx context.Context) error {
+// Migrate implements [sqlconn.Database]. Concurrent calls for a component share one migration. If
+// ctx ends, Migrate returns ErrUnavailable and the migration continues.
+func (p *postgres) Migrate(ctx, life context.Context, component string, fn sqlconn.Func) error {
+	return p.retry(ctx, life, func(ctx context.Context) error {
 		m, err := p.migrating(component, fn)
 		if err != nil {
 			return err
@@ -40,6 +37,8 @@ func (p *postgres) Migrate(ctx context.Context, component string, fn sqlconn.Fun
 		select {
 		case <-m.done:
 			return m.err
+		case <-life.Done():
+			return sqlconn.Closed()
 		case <-ctx.Done():
 			return &retryable{error: sqlconn.Failure(sqlconn.ErrUnavailable, fmt.Errorf("the migration of %s is under way", component))}
 		}
@@ -106,7 +105,7 @@ func (p *postgres) tryMigration(fn sqlconn.Func) (blockers, error) {
 	defer cancel()
 	pid, seen := make(chan int64, 1), make(chan blockers, 1)
 	go func() { seen <- p.lookWhileBlocked(ctx, pid) }()
-	_, err := p.once(ctx, false, func(ctx context.Context, tx *sqlconn.Tx) error {
+	_, err := p.once(ctx, p.life, false, func(ctx context.Context, tx *sqlconn.Tx) error {
 		var id int64
 		var lock, statement string
 		err := tx.Row(ctx, "SELECT pg_backend_pid(), set_config('lock_timeout', $1, true), set_config('statement_timeout', '0', true)",
@@ -135,7 +134,7 @@ func (p *postgres) lookWhileBlocked(ctx context.Context, pid <-chan int64) block
 	if !wake.Sleep(ctx, p.config.LockWait/2) {
 		return seen
 	}
-	conn, err := p.acquire(ctx)
+	conn, err := p.acquire(ctx, p.life)
 	if err != nil {
 		return seen
 	}

@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"strings"
@@ -14,8 +15,9 @@ import (
 )
 
 const (
-	// channel is the PostgreSQL channel of all processes. A payload is "<sender> <topic>".
-	channel = "swarmiji"
+	// channel begins the name of the PostgreSQL channel of all processes; the name of the schema
+	// follows. A payload is "<sender> <topic>".
+	channel = "swarmiji."
 	// notifyGap is the minimum time between two notifications. With one per transaction, transactions
 	// would wait for each other.
 	notifyGap = 5 * time.Millisecond
@@ -27,12 +29,17 @@ const (
 	maxTopic = 4000
 	// listenPing is the time without a notification after which the connection is checked.
 	listenPing = 15 * time.Second
+	// Without a connection that listens, the watchers are notified at intervals that grow from minPoll
+	// to maxPoll while this process changes nothing.
+	minPoll = 100 * time.Millisecond
+	maxPoll = time.Second
 )
 
 // notifier sends topics to other processes. Safe for concurrent use.
 type notifier struct {
 	db     *postgres
 	sender string
+	poll   wake.Signal // notified by a change of this process
 
 	mu      sync.Mutex
 	pending map[string]struct{}
@@ -43,7 +50,7 @@ type notifier struct {
 }
 
 func newNotifier(db *postgres) *notifier {
-	n := &notifier{db: db, sender: rand.Text()[:12], pending: make(map[string]struct{})}
+	n := &notifier{db: db, sender: rand.Text()[:12], poll: wake.New(), pending: make(map[string]struct{})}
 	n.ctx, n.cancel = context.WithCancel(context.Background())
 	return n
 }
@@ -62,6 +69,7 @@ func (p *postgres) Tell(topics []string) {
 		}
 		n.pending[t] = struct{}{}
 	}
+	n.poll.Notify()
 	if !n.sending && n.ctx.Err() == nil {
 		n.sending = true
 		n.running.Go(n.send)
@@ -78,10 +86,10 @@ func (n *notifier) send() {
 			return
 		}
 		ctx, cancel := context.WithTimeout(n.ctx, n.db.config.Timeout)
-		conn, err := n.db.acquire(ctx)
+		conn, err := n.db.acquire(ctx, n.db.life)
 		if err == nil {
 			// An error is ignored: listeners also check by themselves.
-			_, _ = conn.Exec(ctx, "SELECT pg_notify($1, p) FROM unnest($2::text[]) AS p", channel, payloads)
+			_, _ = conn.Exec(ctx, "SELECT pg_notify($1, p) FROM unnest($2::text[]) AS p", channel+n.db.config.Schema, payloads)
 			conn.Release()
 		}
 		cancel()
@@ -128,9 +136,13 @@ func (n *notifier) close(ctx context.Context) error {
 	}
 }
 
-// Watch implements [sqlconn.Database]. It listens on a separate connection, and opens another with
-// a growing pause when it is lost. It logs each interruption once. It blocks until ctx ends.
+// Watch implements [sqlconn.Database]. It listens on a separate connection, and opens another when
+// it is lost. Through PgBouncer it polls. It blocks until ctx ends.
 func (p *postgres) Watch(ctx context.Context, w *sqlconn.Wakes) {
+	if p.config.listen == nil {
+		p.poll(ctx, w)
+		return
+	}
 	for attempt := 0; ctx.Err() == nil; attempt++ {
 		listened, err := p.listen(ctx, w)
 		if ctx.Err() != nil {
@@ -148,12 +160,35 @@ func (p *postgres) Watch(ctx context.Context, w *sqlconn.Wakes) {
 	}
 }
 
+// poll notifies the watchers at intervals. It blocks until ctx ends.
+func (p *postgres) poll(ctx context.Context, w *sqlconn.Wakes) {
+	for d := minPoll; ; d = min(d*5/4, maxPoll) {
+		begun := time.Now()
+		if !p.notifier.poll.Wait(ctx, d) {
+			return
+		}
+		if time.Since(begun) < d { // a change, perhaps the request for an answer by another process
+			d = minPoll
+			if !wake.Sleep(ctx, d) {
+				return
+			}
+		}
+		w.NotifyAll()
+	}
+}
+
 // listen opens a connection and passes its notifications to w until the connection fails or ctx
 // ends. It reports whether listening began, and returns the error that ended it, never nil. Once it
 // listens it notifies all watchers, because of earlier changes. It closes the connection at the
 // end.
 func (p *postgres) listen(ctx context.Context, w *sqlconn.Wakes) (bool, error) {
-	conn, err := pgx.ConnectConfig(ctx, p.config.pool.ConnConfig.Copy())
+	cc := p.config.listen.Copy()
+	if before := p.config.pool.BeforeConnect; before != nil { // of the user's pool: may renew the password
+		if err := before(ctx, cc); err != nil {
+			return false, err
+		}
+	}
+	conn, err := pgx.ConnectConfig(ctx, cc)
 	if err != nil {
 		return false, err
 	}
@@ -162,7 +197,7 @@ func (p *postgres) listen(ctx context.Context, w *sqlconn.Wakes) (bool, error) {
 		defer cancel()
 		_ = conn.Close(end)
 	}()
-	if _, err := conn.Exec(ctx, "LISTEN "+channel); err != nil {
+	if _, err := conn.Exec(ctx, "LISTEN "+pgx.Identifier{channel + p.config.Schema}.Sanitize()); err != nil {
 		return false, err
 	}
 	w.NotifyAll() // for changes before listening began
@@ -185,7 +220,7 @@ func (p *postgres) hear(ctx context.Context, conn *pgx.Conn, w *sqlconn.Wakes) e
 		if !silent || conn.IsClosed() {
 			return err
 		}
-		ping, cancel := context.WithTimeout(ctx, p.config.pool.ConnConfig.ConnectTimeout)
+		ping, cancel := context.WithTimeout(ctx, cmp.Or(p.config.listen.ConnectTimeout, sqlconn.DefaultDialTimeout))
 		defer cancel()
 		return conn.Ping(ping)
 	}

@@ -3,6 +3,7 @@ package postgres
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -21,23 +22,29 @@ import (
 )
 
 // Driver opens PostgreSQL databases.
-type Driver struct{}
+type Driver struct {
+	// Pool is a pool of the user, which replaces the URL. It is not closed. nil: Open makes a pool.
+	Pool *pgxpool.Pool
+}
 
 // Open implements [sqlconn.Driver]. It does not connect.
-func (Driver) Open(cfg sqlconn.Config) (sqlconn.Database, error) {
-	c, err := check(cfg)
+func (d Driver) Open(cfg sqlconn.Config) (sqlconn.Database, error) {
+	c, err := check(cfg, d.Pool)
 	if err != nil {
 		return nil, err
 	}
-	return newPostgres(c), nil
+	return newPostgres(c, d.Pool), nil
 }
 
 // postgres is a PostgreSQL database with a pool of connections.
 type postgres struct {
 	config   config
+	texts    sync.Map // statement -> statement with the schema
 	notifier *notifier
 	life     context.Context // ends with Close
 	end      context.CancelFunc
+
+	given bool // pool belongs to the user
 
 	mu         sync.Mutex
 	pool       *pgxpool.Pool // nil until first use
@@ -46,8 +53,8 @@ type postgres struct {
 	ended      chan struct{} // closed after the pool is closed
 }
 
-func newPostgres(c config) *postgres {
-	db := &postgres{config: c, migrations: make(map[string]*migration), ended: make(chan struct{})}
+func newPostgres(c config, pool *pgxpool.Pool) *postgres {
+	db := &postgres{config: c, pool: pool, given: pool != nil, migrations: make(map[string]*migration), ended: make(chan struct{})}
 	db.life, db.end = context.WithCancel(context.Background())
 	db.notifier = newNotifier(db)
 	return db
@@ -59,13 +66,27 @@ func (p *postgres) Dialect() sqlconn.Dialect { return sqlconn.Postgres }
 // Shared implements [sqlconn.Database]. It returns true.
 func (p *postgres) Shared() bool { return true }
 
+// Schema implements [sqlconn.Database].
+func (p *postgres) Schema() string { return p.config.schema }
+
+// Text implements [sqlconn.Database]. The name of each table begins with "swarmiji_" and comes
+// after a blank in a statement. No other word does both.
+func (p *postgres) Text(query string) string {
+	if text, ok := p.texts.Load(query); ok {
+		return text.(string)
+	}
+	text := strings.ReplaceAll(query, table, " "+p.config.schema+"."+table[1:])
+	p.texts.Store(query, text)
+	return text
+}
+
+// table begins the name of each table, after the blank before it.
+const table = " swarmiji_"
+
 // acquire returns a connection of the pool, and creates the pool at first use. It waits for a free
-// connection until ctx ends. The caller must release the connection. It takes p.mu, but does not
-// hold it while it waits.
-//
-// Returns ErrClosed after Close, and ErrUnavailable if ctx ends first. The error of a server that
-// cannot be used names the server and the next step.
-func (p *postgres) acquire(ctx context.Context) (*pgxpool.Conn, error) {
+// connection until ctx or life ends. The caller must release the connection. Returns ErrClosed
+// after Close and when life has ended.
+func (p *postgres) acquire(ctx, life context.Context) (*pgxpool.Conn, error) {
 	p.mu.Lock()
 	if p.closed {
 		p.mu.Unlock()
@@ -81,10 +102,13 @@ func (p *postgres) acquire(ctx context.Context) (*pgxpool.Conn, error) {
 	}
 	pool := p.pool
 	p.mu.Unlock()
-	conn, err := pool.Acquire(ctx)
+	waiting, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(life, cancel)()
+	conn, err := pool.Acquire(waiting)
 	switch {
 	case err == nil:
-	case p.isClosed():
+	case life.Err() != nil, p.isClosed():
 		err = sqlconn.Closed()
 	case pool.Stat().AcquireCount() == 0 && ctx.Err() != nil: // no connection was ever made
 		at := p.config.pool.ConnConfig
@@ -107,6 +131,9 @@ func unusable(err error) error {
 		return err
 	}
 	e := unanswered(c.Config.Host, c.Config.Port, reach.Reason(c.Unwrap()), reach.Start, c)
+	if refusesTLS(c) {
+		e.Next = "make the server use TLS with a certificate for this host, name its authority with sslrootcert=FILE, or write sslmode=disable in the URL to send all data unencrypted"
+	}
 	if answer, ok := errors.AsType[*pgconn.PgError](err); ok {
 		e.Found = fmt.Sprintf("%s (SQLSTATE %s)", answer.Message, answer.Code)
 		switch {
@@ -121,35 +148,39 @@ func unusable(err error) error {
 	return sqlconn.Failure(sqlconn.Class(err), e)
 }
 
+// refusesTLS reports whether the server has no TLS, or a certificate that cannot be verified.
+func refusesTLS(err error) bool {
+	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
+		return true
+	}
+	return strings.Contains(err.Error(), "server refused TLS connection") // the client has no type for it
+}
+
 func (p *postgres) isClosed() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.closed
 }
 
-// Update implements [sqlconn.Database]. It runs fn in a transaction, or for other kinds than Whole
-// without one around its statement, and returns the topics of a commit. It waits, repeats and
-// returns errors as retry does.
-func (p *postgres) Update(ctx context.Context, kind sqlconn.Kind, fn sqlconn.Func) (topics []string, err error) {
-	err = p.retry(ctx, func(ctx context.Context) error {
-		topics, err = p.once(ctx, kind != sqlconn.Whole, fn)
+// Update implements [sqlconn.Database].
+func (p *postgres) Update(ctx, life context.Context, kind sqlconn.Kind, fn sqlconn.Func) (topics []string, err error) {
+	err = p.retry(ctx, life, func(ctx context.Context) error {
+		topics, err = p.once(ctx, life, kind != sqlconn.Whole, fn)
 		return err
 	})
 	return topics, err
 }
 
-// View implements [sqlconn.Database]. It runs fn on a connection of the pool, without a
-// transaction. It waits, repeats and returns errors as retry does.
-func (p *postgres) View(ctx context.Context, fn sqlconn.Func) error {
-	return p.retry(ctx, func(ctx context.Context) error {
-		conn, err := p.acquire(ctx)
+// View implements [sqlconn.Database].
+func (p *postgres) View(ctx, life context.Context, fn sqlconn.Func) error {
+	return p.retry(ctx, life, func(ctx context.Context) error {
+		conn, err := p.acquire(ctx, life)
 		if err != nil {
 			return &retryable{error: err}
 		}
 		defer conn.Release()
-		tx := sqlconn.NewTx(sqlconn.Postgres, pgLink{conn.Conn()}, false)
-		err = tx.Verdict(fn(ctx, tx))
-		return again(tx, err)
+		tx := sqlconn.NewTx(sqlconn.Postgres, p.link(conn.Conn()), false)
+		return p.again(conn.Conn(), tx, tx.Verdict(fn(ctx, tx)))
 	})
 }
 
@@ -161,10 +192,17 @@ type retryable struct {
 
 func (e *retryable) Unwrap() error { return e.error }
 
-// again returns err as a retryable if a repetition can help, and otherwise unchanged. The error of
-// the first failed statement of tx decides, whatever the function has returned. Use it for an
-// attempt that was rolled back.
-func again(tx *sqlconn.Tx, err error) error {
+// again returns err as a retryable if a repetition can help. The error of the first failed
+// statement decides, whatever the function has returned. Use it for an attempt that was rolled
+// back. If the server has become a standby, it closes the connection and the idle ones of the pool:
+// the repetition looks for the primary.
+func (p *postgres) again(conn *pgx.Conn, tx *sqlconn.Tx, err error) error {
+	if e, ok := errors.AsType[*pgconn.PgError](tx.Err()); ok && e.Code == "25006" {
+		_ = conn.Close(p.life)
+		if !p.given {
+			p.pool.Reset()
+		}
+	}
 	if isTransient(tx.Err()) {
 		return &retryable{err, tx.Success()}
 	}
@@ -175,13 +213,10 @@ func isTransient(err error) bool {
 	return errors.Is(err, sqlconn.ErrUnavailable) || errors.Is(err, sqlconn.ErrConflict)
 }
 
-// retry repeats attempt after retryable errors, with a growing wait, until ctx ends. Each attempt
-// has its own ctx with the Timeout of the configuration. It returns the error of the last attempt,
-// nil after a success, and adds the cause of ctx if that has ended.
-//
-// If the time of an attempt ends after a statement succeeded, retry returns an error: a repetition
-// would take as long.
-func (p *postgres) retry(ctx context.Context, attempt func(ctx context.Context) error) error {
+// retry repeats attempt after retryable errors, with a growing wait, until ctx or life ends. Each
+// attempt has its own ctx with the Timeout of the configuration. If that ends after a statement
+// succeeded, retry returns an error: a repetition would take as long.
+func (p *postgres) retry(ctx, life context.Context, attempt func(ctx context.Context) error) error {
 	for n := 0; ; n++ {
 		one, cancel := context.WithTimeout(ctx, p.config.Timeout)
 		err := attempt(one)
@@ -203,7 +238,10 @@ func (p *postgres) retry(ctx context.Context, attempt func(ctx context.Context) 
 		if errors.Is(err, sqlconn.ErrConflict) {
 			wait = min(wait, time.Duration(n+1)*5*time.Millisecond) // the other transaction ends soon
 		}
-		if !wake.Sleep(ctx, wait) {
+		if !wake.SleepOr(ctx, life.Done(), wait) {
+			if ctx.Err() == nil {
+				return sqlconn.Closed()
+			}
 			return sqlconn.Ended(ctx, r.error)
 		}
 	}
@@ -211,12 +249,8 @@ func (p *postgres) retry(ctx context.Context, attempt func(ctx context.Context) 
 
 // once makes one attempt of a transaction and returns the topics of a commit. With single it runs
 // fn without a transaction around its statement. If fn panics, it closes the connection.
-//
-// It waits for a connection and the server. Returns the errors of acquire, fn, statement and
-// commit; those that a repetition can help are retryable. After another error than ErrIndeterminate
-// nothing is committed.
-func (p *postgres) once(ctx context.Context, single bool, fn sqlconn.Func) ([]string, error) {
-	conn, err := p.acquire(ctx)
+func (p *postgres) once(ctx, life context.Context, single bool, fn sqlconn.Func) ([]string, error) {
+	conn, err := p.acquire(ctx, life)
 	if err != nil {
 		return nil, &retryable{error: err}
 	}
@@ -232,7 +266,7 @@ func (p *postgres) once(ctx context.Context, single bool, fn sqlconn.Func) ([]st
 		done = true
 		return topics, err
 	}
-	link := &pgTx{conn: conn.Conn()}
+	link := &pgTx{pgLink: p.link(conn.Conn())}
 	tx := sqlconn.NewTx(sqlconn.Postgres, link, false)
 	err = tx.Verdict(fn(ctx, tx))
 	done = true
@@ -242,7 +276,7 @@ func (p *postgres) once(ctx context.Context, single bool, fn sqlconn.Func) ([]st
 	}
 	if err != nil {
 		link.rollback(ctx)
-		return nil, again(tx, err)
+		return nil, p.again(link.conn, tx, err)
 	}
 	return tx.Topics(), link.commit(ctx)
 }
@@ -255,7 +289,7 @@ func (p *postgres) statement(ctx context.Context, conn *pgx.Conn, fn sqlconn.Fun
 	if err := unsent(ctx, conn); err != nil {
 		return nil, &retryable{error: err}
 	}
-	tx := sqlconn.NewTx(sqlconn.Postgres, pgLink{conn}, true)
+	tx := sqlconn.NewTx(sqlconn.Postgres, p.link(conn), true)
 	err := tx.Verdict(fn(ctx, tx))
 	if err == nil || tx.Err() == nil {
 		return tx.Topics(), err
@@ -263,7 +297,7 @@ func (p *postgres) statement(ctx context.Context, conn *pgx.Conn, fn sqlconn.Fun
 	if errors.Is(tx.Err(), sqlconn.ErrUnavailable) && tx.Statements() > 0 && !answered(tx.Err()) {
 		return nil, sqlconn.Failure(sqlconn.ErrIndeterminate, sqlconn.Cause(tx.Err()))
 	}
-	return nil, again(tx, err)
+	return nil, p.again(conn, tx, err)
 }
 
 // Close implements [sqlconn.Database]. It rolls back running migrations, waits for other calls and
@@ -279,7 +313,7 @@ func (p *postgres) Close(ctx context.Context) error {
 	pool := p.pool
 	p.mu.Unlock()
 	switch {
-	case first && pool == nil:
+	case first && (pool == nil || p.given):
 		close(p.ended)
 	case first:
 		go func() {

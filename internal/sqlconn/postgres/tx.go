@@ -11,21 +11,25 @@ import (
 )
 
 // pgLink runs statements outside a transaction.
-type pgLink struct{ conn *pgx.Conn }
+type pgLink struct {
+	conn *pgx.Conn
+	db   *postgres
+}
+
+func (p *postgres) link(conn *pgx.Conn) pgLink { return pgLink{conn, p} }
 
 // Exec implements [sqlconn.Link].
 func (l pgLink) Exec(ctx context.Context, query string, args []any) (int64, error) {
-	tag, err := l.conn.Exec(ctx, query, args...)
-	return tag.RowsAffected(), err
+	return l.exec(ctx, l.db.config.local, query, args)
 }
 
 // Query implements [sqlconn.Link].
 func (l pgLink) Query(ctx context.Context, query string, args []any) (sqlconn.Rows, error) {
-	rows, err := l.conn.Query(ctx, query, args...)
+	rows, err := l.query(ctx, l.db.config.local, query, args)
 	if err != nil {
-		return nil, err
+		return nil, err // not a nil *pgRows in an interface
 	}
-	return &pgRows{Rows: rows}, nil
+	return rows, nil
 }
 
 // Script implements [sqlconn.Link]. It always returns ErrRefused, since a script needs a
@@ -34,24 +38,15 @@ func (pgLink) Script(context.Context, string) error {
 	return sqlconn.Failure(sqlconn.ErrRefused, errors.New("a script outside of a transaction"))
 }
 
-// pgTx runs statements in a transaction. The transaction begins with the first statement: both are
-// sent in one round trip.
-type pgTx struct {
-	conn  *pgx.Conn
-	begun bool
-	rows  *pgRows // of the last query, if they are open
-}
-
-// Exec implements [sqlconn.Link]. It first closes the open rows. It begins the transaction if
-// necessary, in the same round trip. It returns the number of changed rows, and the client's error,
-// not classified.
-func (l *pgTx) Exec(ctx context.Context, query string, args []any) (int64, error) {
-	l.closeRows()
-	if l.begun {
-		return pgLink{l.conn}.Exec(ctx, query, args)
+// exec runs a statement. The statements of first come before it in the same round trip, and in the
+// same transaction.
+func (l pgLink) exec(ctx context.Context, first []string, query string, args []any) (int64, error) {
+	query = l.db.Text(query)
+	if len(first) == 0 {
+		tag, err := l.conn.Exec(ctx, query, args...)
+		return tag.RowsAffected(), err
 	}
-	answers := l.begin(ctx, query, args)
-	_, err := answers.Exec()
+	answers, err := l.send(ctx, first, query, args)
 	var tag pgconn.CommandTag
 	if err == nil {
 		tag, err = answers.Exec()
@@ -62,30 +57,74 @@ func (l *pgTx) Exec(ctx context.Context, query string, args []any) (int64, error
 	return tag.RowsAffected(), err
 }
 
-// Query implements [sqlconn.Link]. It first closes the open rows. It begins the transaction if
-// necessary, in the same round trip. The next statement closes the returned rows. Returns the
-// client's error, not classified.
-func (l *pgTx) Query(ctx context.Context, query string, args []any) (sqlconn.Rows, error) {
-	l.closeRows()
-	if l.begun {
+// query is exec for a statement that returns rows.
+func (l pgLink) query(ctx context.Context, first []string, query string, args []any) (*pgRows, error) {
+	query = l.db.Text(query)
+	if len(first) == 0 {
 		rows, err := l.conn.Query(ctx, query, args...)
-		if err != nil {
-			return nil, err
-		}
-		l.rows = &pgRows{Rows: rows}
-		return l.rows, nil
+		return &pgRows{Rows: rows}, err
 	}
-	answers := l.begin(ctx, query, args)
-	_, err := answers.Exec()
+	answers, err := l.send(ctx, first, query, args)
 	if err == nil {
 		var rows pgx.Rows
 		if rows, err = answers.Query(); err == nil {
-			l.rows = &pgRows{Rows: rows, after: answers.Close}
-			return l.rows, nil
+			return &pgRows{Rows: rows, after: answers.Close}, nil
 		}
 	}
 	_ = answers.Close() // the first error is returned
 	return nil, err
+}
+
+// send sends the statements of first and a query. It reads the answers to first. The caller reads
+// the next answer, and closes the results also after an error.
+func (l pgLink) send(ctx context.Context, first []string, query string, args []any) (pgx.BatchResults, error) {
+	b := &pgx.Batch{}
+	for _, f := range first {
+		b.Queue(f)
+	}
+	b.Queue(query, args...)
+	answers := l.conn.SendBatch(ctx, b)
+	for range first {
+		if _, err := answers.Exec(); err != nil {
+			return answers, err
+		}
+	}
+	return answers, nil
+}
+
+// pgTx runs statements in a transaction. The transaction begins with the first statement: both are
+// sent in one round trip.
+type pgTx struct {
+	pgLink
+	begun bool
+	rows  *pgRows // of the last query, if they are open
+}
+
+// Exec implements [sqlconn.Link]. It begins the transaction if necessary.
+func (l *pgTx) Exec(ctx context.Context, query string, args []any) (int64, error) {
+	l.closeRows()
+	return l.exec(ctx, l.begin(), query, args)
+}
+
+// Query implements [sqlconn.Link]. It begins the transaction if necessary.
+func (l *pgTx) Query(ctx context.Context, query string, args []any) (sqlconn.Rows, error) {
+	l.closeRows()
+	rows, err := l.query(ctx, l.begin(), query, args)
+	if err != nil {
+		return nil, err
+	}
+	l.rows = rows
+	return rows, nil
+}
+
+// begin returns the statements that begin the transaction, or none if it has begun. A transaction
+// that waited for a lock must see the holder's changes, whatever the database's default.
+func (l *pgTx) begin() []string {
+	if l.begun {
+		return nil
+	}
+	l.begun = true
+	return append([]string{"begin isolation level read committed"}, l.db.config.local...)
 }
 
 // Script implements [sqlconn.Link]. The server runs all statements in one transaction.
@@ -95,20 +134,6 @@ func (l *pgTx) Script(ctx context.Context, text string) error {
 	return err
 }
 
-// begin sends the start of the transaction and a query in one round trip, and returns both answers,
-// which the caller must close. It sets l.begun.
-func (l *pgTx) begin(ctx context.Context, query string, args []any) pgx.BatchResults {
-	l.begun = true
-	b := &pgx.Batch{}
-	// A transaction that waited for a lock must see the holder's changes, whatever the database's
-	// default.
-	b.Queue("begin isolation level read committed")
-	b.Queue(query, args...)
-	return l.conn.SendBatch(ctx, b)
-}
-
-// closeRows closes the rows that the last query has left open. It ignores their error: the next
-// statement returns it.
 func (l *pgTx) closeRows() {
 	if l.rows != nil {
 		_ = l.rows.Close() // the next statement returns the same error

@@ -1,18 +1,52 @@
-// Package sqltest links both SQL engines, for tests with either kind of URL.
+// Package sqltest opens databases of both kinds, for tests.
 package sqltest
 
 import (
+	"context"
+	"log/slog"
 	"strings"
+	"testing"
+	"time"
 
-	"github.com/swarmiji/swarmiji/connect/pgconnect"
-	"github.com/swarmiji/swarmiji/connect/sqlconnect"
-	"github.com/swarmiji/swarmiji/connect/sqliteconnect"
+	"github.com/swarmiji/swarmiji/internal/sqlconn"
+	"github.com/swarmiji/swarmiji/sqldb"
+	"github.com/swarmiji/swarmiji/sqldb/postgres"
+	"github.com/swarmiji/swarmiji/sqldb/sqlite"
+	"github.com/swarmiji/swarmiji/task"
 )
 
-// Engine returns the engine for the scheme of a URL.
-func Engine(url string) sqlconnect.Engine {
+// New returns the database of a URL of any kind, with short pauses between attempts to connect.
+func New(url string) (sqldb.DB, error) {
+	quick, quiet := task.Backoff{Base: 5 * time.Millisecond, Max: 100 * time.Millisecond}, slog.New(slog.DiscardHandler)
 	if strings.HasPrefix(url, "sqlite:") {
-		return sqliteconnect.Engine{}
+		return sqlite.Open(url, sqlite.Config{Backoff: quick, Logger: quiet})
 	}
-	return pgconnect.Engine{}
+	return postgres.Open(url, postgres.Config{Backoff: quick, Logger: quiet})
+}
+
+// Open is New for a test, which closes the database at its end.
+func Open(t testing.TB, url string) sqldb.DB {
+	t.Helper()
+	db, err := New(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		defer cancel()
+		if err := db.Close(ctx); err != nil {
+			t.Errorf("close the database: %v", err)
+		}
+	})
+	return db
+}
+
+// Conn returns a connection to the database of a URL, for statements of a test.
+func Conn(t testing.TB, url string) *sqlconn.Conn {
+	t.Helper()
+	c, err := sqlconn.Of(Open(t, url), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
 }
