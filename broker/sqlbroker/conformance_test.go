@@ -248,6 +248,8 @@ func postgresHarness(t testing.TB, srv *testserver.Postgres, lease time.Duration
 		ModelChecks: 10,
 		ModelSteps:  15,
 	}
+	// A claim does not wait for the disk, so a killed server may forget it.
+	h.Promises.Forgets = true
 	if lease != 0 {
 		h.Leases, h.Promises.Outlives, h.ModelChecks = lease, false, 4
 	}
