@@ -148,8 +148,8 @@ func (q *queue) settleAfterTx(r *run, end *intx.End, result any, failure error) 
 }
 
 // reportCommitted reports a task that its handler has settled to the submitter, the hooks of the
-// sent tasks, the metrics, the listeners and the job. It blocks meanwhile, for at most StoreRetry while
-// the result store fails. The submitter then finds the record later.
+// sent tasks, the metrics, the listeners and the job. It blocks meanwhile, for at most StoreRetry
+// while the result store fails. The submitter then finds the record later.
 func (q *queue) reportCommitted(r *run, end *intx.End) {
 	r.final.Store(true)
 	v := verdict{kind: succeeded, result: end.Value.Data, contentType: end.Value.ContentType}

@@ -307,8 +307,8 @@ var layers = []rule{
 	{
 		"L3",
 		[]string{"outbox/*"},
-		[]string{"outbox", "broker", "task", "internal/messagecode", "@connects", "@conns", "@leaves"},
-		"an adapter knows its own port and never another adapter; of task it takes the Backoff",
+		[]string{"outbox", "broker", "internal/messagecode", "@connects", "@conns", "@leaves"},
+		"an adapter knows its own port and never another adapter",
 	},
 	{
 		"L2",

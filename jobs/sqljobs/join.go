@@ -16,8 +16,8 @@ var joinRights = []string{
 }
 
 // JoinTx implements [jobstore.Joiner]. On PostgreSQL the role of the transaction needs USAGE on the
-// schema, SELECT and INSERT on swarmiji_jobs and swarmiji_job_name, INSERT on swarmiji_job_message
-// and SELECT on swarmiji_deferral.
+// schema. On swarmiji_jobs and swarmiji_job_name it needs SELECT and INSERT, on
+// swarmiji_job_message INSERT, and on swarmiji_deferral SELECT.
 //
 // On PostgreSQL the store's own connection adds new names before. Otherwise all others that create
 // the first job of a name would wait for the caller's commit. On SQLite it waits for at most a

@@ -183,7 +183,8 @@ func (p *postgres) poll(ctx context.Context, w *sqlconn.Wakes) {
 // end.
 func (p *postgres) listen(ctx context.Context, w *sqlconn.Wakes) (bool, error) {
 	cc := p.config.listen.Copy()
-	if before := p.config.pool.BeforeConnect; before != nil { // of the user's pool: may renew the password
+	// BeforeConnect of the user's pool may renew the password.
+	if before := p.config.pool.BeforeConnect; before != nil {
 		if err := before(ctx, cc); err != nil {
 			return false, err
 		}

@@ -153,7 +153,8 @@ func refusesTLS(err error) bool {
 	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
 		return true
 	}
-	return strings.Contains(err.Error(), "server refused TLS connection") // the client has no type for it
+	// The client has no type for it.
+	return strings.Contains(err.Error(), "server refused TLS connection")
 }
 
 func (p *postgres) isClosed() bool {
