@@ -216,6 +216,8 @@ func (d *delivery) await(ctx context.Context, v settlement, what string) error {
 // notHeld returns the result of a settlement of kind k for which the database did not find d under
 // its token. resent says that this settlement was sent before. It takes the subscription's mutex.
 //
+//   - ErrIndeterminate, if the lease has ended and this acknowledgement may have been executed:
+//     either it was, or another consumer has the message.
 //   - ErrLeaseLost, if no settlement of d had an unknown outcome, or if the lease has ended. Always
 //     for the kind kept.
 //   - nil, if only acknowledgements had one and this is an acknowledgement. Also nil, if only
@@ -228,8 +230,11 @@ func (d *delivery) notHeld(k kind, resent bool) error {
 	if resent {
 		maybe |= k
 	}
+	ended := !time.Now().Before(d.until)
 	switch {
-	case k == kept || maybe == 0 || !time.Now().Before(d.until):
+	case ended && k == acked && maybe&acked != 0:
+		return d.wrapErr("settle", broker.ErrIndeterminate)
+	case k == kept || maybe == 0 || ended:
 		return d.wrapErr("settle", broker.ErrLeaseLost)
 	case maybe == k && k == acked:
 		return nil
