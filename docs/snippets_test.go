@@ -259,8 +259,11 @@ func header(exports map[string]string, code string) string {
 }
 
 // preferred decides between packages of one name: those of this module go first, then the shortest
-// path of the standard library.
+// path of the standard library. The drivers of package open are imported for their effect only.
 func preferred(path, name string) bool {
+	if strings.HasPrefix(path, "github.com/swarmiji/swarmiji/open/") {
+		return false
+	}
 	if strings.HasPrefix(path, "github.com/swarmiji/") {
 		return true
 	}

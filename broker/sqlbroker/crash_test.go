@@ -65,7 +65,7 @@ func TestCrashUndoesClaim(t *testing.T) {
 // It returns a function that reads a number in another session, or -1 after an error.
 func blockUntilEnd(ctx context.Context, t *testing.T, srv *testserver.Postgres, text string) func(query string) int64 {
 	t.Helper()
-	conn := sqltest.Conn(t, srv.URL())
+	conn := sqltest.Conn(t, srv.URL()+"&application_name=control")
 	whole := ctx
 	read := func(query string) int64 {
 		n := int64(-1)

@@ -23,9 +23,9 @@ func TestLostAckAfterLease(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	ns := testserver.Namespace()
-	cfg := config(proxy.URL(srv.URL()), ns)
+	cfg := config(t, proxy.URL(srv.URL()), ns)
 	cfg.Lease = time.Second
-	one, two := open(t, cfg), open(t, config(srv.URL(), ns))
+	one, two := open(t, cfg), open(t, config(t, srv.URL(), ns))
 	defer func() {
 		if err := errors.Join(one.Close(ctx), two.Close(ctx)); err != nil {
 			t.Error(err)
@@ -63,10 +63,7 @@ func TestLostAckAfterLease(t *testing.T) {
 // lockMessages locks the table of messages against writes until the returned function is called.
 func lockMessages(ctx context.Context, t *testing.T, url string) (release func()) {
 	t.Helper()
-	conn, err := sqlconn.New(sqlconn.Config{Engine: sqltest.Engine(url), URL: url})
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := sqltest.Conn(t, url)
 	locked, end, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)
 	go func() {
 		ended <- conn.Update(ctx, func(ctx context.Context, tx *sqlconn.Tx) error {
@@ -92,11 +89,15 @@ func lockMessages(ctx context.Context, t *testing.T, url string) (release func()
 // waiting reports whether a session of the server waits for the lock of the table of messages.
 func waiting(ctx context.Context, t *testing.T, url string) bool {
 	t.Helper()
-	conn, err := sqlconn.New(sqlconn.Config{Engine: sqltest.Engine(url), URL: url})
+	db, err := sqltest.New(url)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer conn.Close(ctx)
+	defer func() { _ = db.Close(ctx) }()
+	conn, err := sqlconn.Of(db, "")
+	if err != nil {
+		t.Fatal(err)
+	}
 	var n int64
 	err = conn.View(ctx, func(ctx context.Context, tx *sqlconn.Tx) error {
 		return tx.Row(ctx, "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'swarmiji_message'::regclass").Scan(&n)

@@ -2,6 +2,7 @@ package sqlbroker_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -19,7 +20,8 @@ func TestLongTransactionOfOthers(t *testing.T) {
 	srv := testserver.OwnPostgres(t, testserver.PostgresConfig{Conf: "fsync = off"})
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	b := open(t, config(t, srv.URL(), "n"))
+	cfg := config(t, srv.URL(), "n")
+	b := open(t, cfg)
 	if err := b.Declare(ctx, broker.Queue{Name: "q"}); err != nil {
 		t.Fatal(err)
 	}
@@ -44,7 +46,7 @@ func TestLongTransactionOfOthers(t *testing.T) {
 		}
 	}
 	// the sessions of b report the entries that they have read when they end
-	if err := b.Close(ctx); err != nil {
+	if err := errors.Join(b.Close(ctx), cfg.DB.Close(ctx)); err != nil {
 		t.Fatal(err)
 	}
 	testwait.Until(t, "the sessions have ended", func() bool {

@@ -218,9 +218,8 @@ func TestNotAllowed(t *testing.T) {
 		first string
 		want  error
 	}{
-		"role":        {"CREATE ROLE outbox_reader; SET LOCAL ROLE outbox_reader", broker.ErrAccess},
-		"read only":   {"SET TRANSACTION READ ONLY", broker.ErrAccess},
-		"search path": {"SET LOCAL search_path = pg_temp", broker.ErrUnsupported},
+		"role":      {"CREATE ROLE outbox_reader; SET LOCAL ROLE outbox_reader", broker.ErrAccess},
+		"read only": {"SET TRANSACTION READ ONLY", broker.ErrAccess},
 	} {
 		u := d.begin(t)
 		for text := range strings.SplitSeq(c.first, ";") {
@@ -234,6 +233,23 @@ func TestNotAllowed(t *testing.T) {
 			t.Errorf("%s: then %v", name, err)
 		}
 		must(t, u.Rollback())
+	}
+}
+
+// TestSearchPath shows that the search path of a transaction has no effect.
+func TestSearchPath(t *testing.T) {
+	t.Parallel()
+	d := postgres(t)
+	s, ctx := d.open(t), testwait.Long(t)
+	u := d.begin(t)
+	_, err := u.Tx.Exec(ctx, "SET LOCAL search_path = pg_temp")
+	must(t, err)
+	must(t, s.PublishTx(ctx, u.Tx, numbered("m", "", 1)))
+	must(t, u.Commit())
+	st, err := s.Stats(ctx)
+	must(t, err)
+	if st.Waiting != 1 {
+		t.Errorf("%d messages are stored, want 1", st.Waiting)
 	}
 }
 
