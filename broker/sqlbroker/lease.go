@@ -79,8 +79,16 @@ func (s *subscription) renew(ds []*delivery, first time.Time) error {
 	return err
 }
 
-// renewNow is renew that waits until ctx ends. It returns which leases were renewed.
+// renewNow is renew that waits until ctx ends. It returns which leases were renewed. One renewal runs
+// at a time, since a row that another one has locked is left out as if a transaction of AckTx had
+// locked it.
 func (s *subscription) renewNow(ctx context.Context, ds []*delivery) ([]bool, error) {
+	select {
+	case s.renewing <- struct{}{}:
+		defer func() { <-s.renewing }()
+	case <-ctx.Done():
+		return nil, sqlconn.Ended(ctx, nil)
+	}
 	rows := make([][]any, len(ds))
 	before := make([]time.Time, len(ds))
 	s.mu.Lock()
