@@ -42,14 +42,14 @@ type (
 	}
 )
 
-func ownBroker(b broker.Broker, stop stopper) broker.Broker { return ownedBroker{b, stop} }
+func ownBroker(b broker.Broker, stop stopper) broker.Broker { return &ownedBroker{b, stop} }
 func ownResults(s resultstore.ResultStore, stop stopper) resultstore.ResultStore {
-	return ownedResults{s, stop}
+	return &ownedResults{s, stop}
 }
-func ownEvents(b events.EventBus, stop stopper) events.EventBus { return ownedEvents{b, stop} }
-func ownSchedule(s ScheduleStore, stop stopper) ScheduleStore   { return ownedSchedule{s, stop} }
-func ownJobs(s jobs.Store, stop stopper) jobs.Store             { return ownedJobs{s, stop} }
-func ownOutbox(s OutboxStore, stop stopper) OutboxStore         { return ownedOutbox{s, stop} }
+func ownEvents(b events.EventBus, stop stopper) events.EventBus { return &ownedEvents{b, stop} }
+func ownSchedule(s ScheduleStore, stop stopper) ScheduleStore   { return &ownedSchedule{s, stop} }
+func ownJobs(s jobs.Store, stop stopper) jobs.Store             { return &ownedJobs{s, stop} }
+func ownOutbox(s OutboxStore, stop stopper) OutboxStore         { return &ownedOutbox{s, stop} }
 
 // Close closes the broker, then stops the resources that were started for it.
 func (b ownedBroker) Close(ctx context.Context) error {
