@@ -33,6 +33,7 @@ type subscription struct {
 	receivable wake.Signal // a message can be received; each receiver passes the signal to the next
 	closed     chan struct{}
 	idle       chan struct{} // closed when the claiming has ended and all messages were returned
+	renewing   chan struct{} // capacity 1: held during a renewal
 
 	mu       sync.Mutex
 	limit    int                    // limit of messages held; math.MaxInt: no limit
@@ -67,7 +68,7 @@ func (b *Broker) Subscribe(ctx context.Context, name string, o broker.SubscribeO
 	s := &subscription{
 		b: b, q: q, lease: o.Lease, limit: o.Prefetch,
 		wakeFetch: wake.New(), wakeLease: wake.New(), receivable: wake.New(),
-		closed: make(chan struct{}), idle: make(chan struct{}),
+		closed: make(chan struct{}), idle: make(chan struct{}), renewing: make(chan struct{}, 1),
 		held: make(map[*delivery]struct{}), ready: make([][]*delivery, q.count()),
 	}
 	s.settles = &batcher[settlement]{
