@@ -79,15 +79,14 @@ func (s *subscription) renew(ds []*delivery, first time.Time) error {
 	return err
 }
 
-// renewNow is renew that waits until ctx ends. It returns which leases were renewed. One renewal runs
-// at a time, since a row that another one has locked is left out as if a transaction of AckTx had
-// locked it.
+// renewNow is renew that waits until ctx ends. It returns which leases were renewed. Only one
+// renewal runs at a time: the others would take its row locks for those of a transaction of AckTx.
 func (s *subscription) renewNow(ctx context.Context, ds []*delivery) ([]bool, error) {
 	select {
 	case s.renewing <- struct{}{}:
 		defer func() { <-s.renewing }()
 	case <-ctx.Done():
-		return nil, sqlconn.Ended(ctx, nil)
+		return nil, errNotSent(ctx)
 	}
 	rows := make([][]any, len(ds))
 	before := make([]time.Time, len(ds))

@@ -33,7 +33,7 @@ type subscription struct {
 	receivable wake.Signal // a message can be received; each receiver passes the signal to the next
 	closed     chan struct{}
 	idle       chan struct{} // closed when the claiming has ended and all messages were returned
-	renewing   chan struct{} // has a value while a renewal runs
+	renewing   chan struct{} // capacity 1: held during a renewal
 
 	mu       sync.Mutex
 	limit    int                    // limit of messages held; math.MaxInt: no limit

@@ -152,12 +152,23 @@ func TestAckTxLost(t *testing.T) {
 func TestAckTxSerializable(t *testing.T) {
 	t.Parallel()
 	url, ctx := testserver.RequirePostgres(t).URL(), testwait.Long(t)
-	ds, _ := held(t, url, 500*time.Millisecond, "a")
-	conn, err := pgx.Connect(ctx, url)
-	if err != nil {
-		t.Fatal(err)
+	ds, _ := held(t, url, 3*time.Second, "serializable")
+	var conns [2]*pgx.Conn
+	for i := range conns {
+		c, err := pgx.Connect(ctx, url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = c.Close(ctx) }()
+		conns[i] = c
 	}
-	defer func() { _ = conn.Close(ctx) }()
+	conn := conns[0]
+	leased := func() (until int64) {
+		if err := conns[1].QueryRow(ctx, "SELECT max(leased) FROM swarmiji_message WHERE id = 'serializable'").Scan(&until); err != nil {
+			t.Fatal(err)
+		}
+		return until
+	}
 	ack := func(wait bool) error {
 		own, err := conn.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
 		if err != nil {
@@ -169,16 +180,16 @@ func TestAckTxSerializable(t *testing.T) {
 			if err := own.QueryRow(ctx, "SELECT 1").Scan(&n); err != nil { // takes the snapshot
 				t.Fatal(err)
 			}
-			begun := time.Now()
-			testwait.Until(t, "the lease is renewed", func() bool { return time.Since(begun) > time.Second })
+			before := leased()
+			testwait.Until(t, "the lease is renewed", func() bool { return leased() > before })
 		}
 		if err := txAcker(t, ds[0]).AckTx(ctx, pgxtx.Wrap(own)); err != nil {
 			return err
 		}
 		return own.Commit(ctx)
 	}
-	failed, ok := errors.AsType[*pgconn.PgError](ack(true))
-	if !ok || failed.Code != "40001" {
+	failed := ack(true)
+	if pg, ok := errors.AsType[*pgconn.PgError](failed); !ok || pg.Code != "40001" {
 		t.Errorf("AckTx after a renewal: %v", failed)
 	}
 	if err := ack(false); err != nil {

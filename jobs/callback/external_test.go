@@ -635,5 +635,5 @@ func storeURL(t *testing.T, ctx context.Context, kind string) string {
 	}
 	p, schema := testserver.RequirePostgres(t), testserver.Namespace()
 	must(t, p.Exec(ctx, "postgres", "CREATE SCHEMA "+schema))
-	return p.URL() + "&search_path=" + schema
+	return p.URL() + "&schema=" + schema
 }

@@ -49,7 +49,7 @@ func TestStore(t *testing.T) {
 			if err := p.Exec(t.Context(), "postgres", "CREATE SCHEMA "+schema); err != nil {
 				t.Fatal(err)
 			}
-			return func(t testing.TB) jobs.Store { return openSQL(t, p.URL()+"&search_path="+schema) }
+			return func(t testing.TB) jobs.Store { return openSQL(t, p.URL()+"&schema="+schema) }
 		})
 	})
 }

@@ -49,7 +49,7 @@ func onDatabases(t *testing.T, test func(t *testing.T, join func() *jobs.Service
 		if err := p.Exec(t.Context(), "postgres", "CREATE SCHEMA "+schema); err != nil {
 			t.Fatal(err)
 		}
-		return p.URL() + "&search_path=" + schema
+		return p.URL() + "&schema=" + schema
 	})
 }
 

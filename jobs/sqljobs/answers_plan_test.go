@@ -72,7 +72,7 @@ func TestPlansOfAnswersForAnEmptyTable(t *testing.T) {
 	if err := p.Exec(t.Context(), "postgres", "CREATE SCHEMA "+schema); err != nil {
 		t.Fatal(err)
 	}
-	dsn := p.URL() + "&search_path=" + schema
+	dsn := p.URL() + "&schema=" + schema
 	watching, s := opened(t, dsn), opened(t, dsn)
 	if err := watching.conn.Update(t.Context(), func(ctx context.Context, tx *sqlconn.Tx) error {
 		_, err := tx.Exec(ctx, "ANALYZE swarmiji_deferral")
@@ -154,7 +154,7 @@ func opened(t *testing.T, dsn string) *Store {
 func deferralsRead(t *testing.T, s *Store) (n int64) {
 	t.Helper()
 	if err := s.conn.View(t.Context(), func(ctx context.Context, tx *sqlconn.Tx) error {
-		return tx.Row(ctx, "SELECT idx_tup_fetch + seq_tup_read FROM pg_stat_user_tables WHERE relname = 'swarmiji_deferral' AND schemaname = current_schema()").Scan(&n)
+		return tx.Row(ctx, "SELECT idx_tup_fetch + seq_tup_read FROM pg_stat_user_tables WHERE relid = CAST(' swarmiji_deferral' AS regclass)").Scan(&n)
 	}); err != nil {
 		t.Fatal(err)
 	}

@@ -65,7 +65,7 @@ func postgresURL(t testing.TB) string {
 	if err := p.Exec(bound(t), "postgres", "CREATE SCHEMA "+schema); err != nil {
 		t.Fatal(err)
 	}
-	return p.URL() + "&search_path=" + schema
+	return p.URL() + "&schema=" + schema
 }
 
 // each runs a test with a new database of each kind.

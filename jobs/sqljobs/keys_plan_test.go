@@ -75,7 +75,7 @@ func TestPlansOfKeys(t *testing.T) {
 		if err := p.Exec(t.Context(), "postgres", "CREATE SCHEMA "+schema); err != nil {
 			t.Fatal(err)
 		}
-		check(t, opened(t, p.URL()+"&search_path="+schema))
+		check(t, opened(t, p.URL()+"&schema="+schema))
 	})
 }
 

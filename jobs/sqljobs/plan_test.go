@@ -140,7 +140,7 @@ func askQueues(t *testing.T, s *sqljobs.Store, n int) {
 func tuplesRead(t *testing.T, conn *sqlconn.Conn) (n int64) {
 	t.Helper()
 	if err := conn.View(bound(t), func(ctx context.Context, tx *sqlconn.Tx) error {
-		return tx.Row(ctx, "SELECT idx_tup_fetch + seq_tup_read FROM pg_stat_user_tables WHERE relname = 'swarmiji_jobs' AND schemaname = current_schema()").Scan(&n)
+		return tx.Row(ctx, "SELECT idx_tup_fetch + seq_tup_read FROM pg_stat_user_tables WHERE relid = CAST(' swarmiji_jobs' AS regclass)").Scan(&n)
 	}); err != nil {
 		t.Fatal(err)
 	}

@@ -29,7 +29,7 @@ func Begin(t testing.TB, url string) Transaction {
 		return BeginSQL(t, url)
 	}
 	ctx := context.WithoutCancel(t.Context())
-	conn, err := pgx.Connect(ctx, url)
+	conn, err := pgx.Connect(ctx, ofClient(url))
 	if err != nil {
 		t.Fatalf("connect: %v", err)
 	}
@@ -42,6 +42,9 @@ func Begin(t testing.TB, url string) Transaction {
 		Tx: pgxtx.Wrap(own), Commit: func() error { return own.Commit(ctx) }, Rollback: func() error { return own.Rollback(ctx) },
 	}
 }
+
+// ofClient returns a URL of PostgreSQL for the client, which finds the tables by its search path.
+func ofClient(url string) string { return strings.Replace(url, "&schema=", "&search_path=", 1) }
 
 // BeginSQL is Begin by database/sql.
 func BeginSQL(t testing.TB, url string) Transaction {
@@ -58,7 +61,7 @@ func BeginSQL(t testing.TB, url string) Transaction {
 // begin with the write lock. It is closed at the end of the test.
 func OpenSQL(t testing.TB, url string) *sql.DB {
 	t.Helper()
-	driver, source := "pgx", url
+	driver, source := "pgx", ofClient(url)
 	if file, ok := strings.CutPrefix(url, "sqlite:"); ok {
 		driver, source = "sqlite", "file:"+file+"?_txlock=immediate&_pragma=busy_timeout(5000)"
 	}
