@@ -73,7 +73,8 @@ func TestPlansOfAnswersForAnEmptyTable(t *testing.T) {
 		t.Fatal(err)
 	}
 	dsn := p.URL() + "&schema=" + schema
-	watching, s := opened(t, dsn), opened(t, dsn)
+	watching := opened(t, dsn)
+	s, end := openedAlone(t, dsn)
 	if err := watching.conn.Update(t.Context(), func(ctx context.Context, tx *sqlconn.Tx) error {
 		_, err := tx.Exec(ctx, "ANALYZE swarmiji_deferral")
 		return err
@@ -96,12 +97,9 @@ func TestPlansOfAnswersForAnEmptyTable(t *testing.T) {
 	if err := s.Update(t.Context(), func(ctx context.Context, tx jobstore.Tx) error { return tx.SaveDeferrals(ctx, all...) }); err != nil {
 		t.Fatal(err)
 	}
-	// the server counts a session's reads when the session ends
-	if err := s.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	end()
 	before := deferralsRead(t, watching)
-	s = opened(t, dsn)
+	s, end = openedAlone(t, dsn)
 	const rounds = 10
 	for range rounds {
 		if err := s.Update(t.Context(), func(ctx context.Context, tx jobstore.Tx) error {
@@ -119,9 +117,7 @@ func TestPlansOfAnswersForAnEmptyTable(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := s.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	end()
 	var n int64
 	testwait.Until(t, "the server counts what was read", func() bool {
 		n = deferralsRead(t, watching) - before
@@ -134,21 +130,32 @@ func TestPlansOfAnswersForAnEmptyTable(t *testing.T) {
 
 var errVainly = errors.New("in vain")
 
+// opened returns a store with its tables. It is closed at the end of the test.
 func opened(t *testing.T, dsn string) *Store {
 	t.Helper()
-	s, err := New(Config{DB: sqltest.Open(t, dsn)})
+	s, end := openedAlone(t, dsn)
+	t.Cleanup(end)
+	return s
+}
+
+// openedAlone returns a store with its tables, and a function that closes it and its database.
+// PostgreSQL counts the reads of a session when the session ends.
+func openedAlone(t *testing.T, dsn string) (s *Store, end func()) {
+	t.Helper()
+	db := sqltest.Open(t, dsn)
+	s, err := New(Config{DB: db})
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if err := s.Close(context.Background()); err != nil {
-			t.Error(err)
-		}
-	})
 	if err := s.ready(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	return s
+	return s, func() {
+		t.Helper()
+		if err := errors.Join(s.Close(context.Background()), db.Close(context.Background())); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 func deferralsRead(t *testing.T, s *Store) (n int64) {

@@ -59,7 +59,8 @@ func (s *Store) saveJob(t *testing.T, name string) {
 // transaction stays open. After the commit it reads the name that this transaction added.
 func TestNamesBesideAHeldTransaction(t *testing.T) {
 	dsn := ownURL(t)
-	watch, s, worker := opened(t, dsn), opened(t, dsn), opened(t, dsn)
+	watch, worker := opened(t, dsn), opened(t, dsn)
+	s, end := openedAlone(t, dsn)
 	s.knownNames(t, "*")
 	begun, commit, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)
 	held := opened(t, dsn+"&idle_in_transaction_session_timeout=0")
@@ -88,10 +89,7 @@ func TestNamesBesideAHeldTransaction(t *testing.T) {
 	if names := s.knownNames(t, "h*"); len(names) != 1 {
 		t.Errorf("the name of the transaction that was open for long is not known: %v", names)
 	}
-	// the server counts a session's reads when the session ends
-	if err := s.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	end()
 	var read int64
 	testwait.Until(t, "the server counts what was read", func() bool {
 		err := watch.conn.View(t.Context(), func(ctx context.Context, tx *sqlconn.Tx) error {

@@ -2,6 +2,7 @@ package sqljobs_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/url"
 	"os"
@@ -43,6 +44,23 @@ func open(t testing.TB, dsn string) *sqljobs.Store {
 		}
 	})
 	return s
+}
+
+// openAlone returns a store, and a function that closes it and its database. PostgreSQL counts the
+// reads of a session when the session ends.
+func openAlone(t testing.TB, dsn string) (s *sqljobs.Store, end func()) {
+	t.Helper()
+	db := sqltest.Open(t, dsn)
+	s, err := sqljobs.New(sqljobs.Config{DB: db})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s, func() {
+		t.Helper()
+		if err := errors.Join(s.Close(bound(t)), db.Close(bound(t))); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 func bound(t testing.TB) context.Context {

@@ -27,7 +27,7 @@ func TestPlansForAnEmptyTable(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	s := open(t, dsn)
+	s, end := openAlone(t, dsn)
 	const rows = 3000
 	fill := func() {
 		var list []*jobstore.Row
@@ -63,12 +63,9 @@ func TestPlansForAnEmptyTable(t *testing.T) {
 		t.Fatal(err)
 	}
 	fill()
-	// the server counts a session's reads when the session ends
-	if err := s.Close(bound(t)); err != nil {
-		t.Fatal(err)
-	}
+	end()
 	before := tuplesRead(t, conn)
-	s = open(t, dsn)
+	s, end = openAlone(t, dsn)
 	const takes = 10
 	for i := range takes {
 		for _, sel := range []jobstore.Selector{{Names: []string{fmt.Sprintf("name-%d", i)}}, {Pattern: "*"}, {Pattern: "name-9?"}} {
@@ -82,9 +79,7 @@ func TestPlansForAnEmptyTable(t *testing.T) {
 		}
 		askQueues(t, s, 200*i+105)
 	}
-	if err := s.Close(bound(t)); err != nil {
-		t.Fatal(err)
-	}
+	end()
 	var read int64
 	testwait.Until(t, "the server counts what was read", func() bool {
 		read = tuplesRead(t, conn) - before
