@@ -32,6 +32,21 @@ func watching(t testing.TB, dsn string) *sqlconn.Conn {
 	return conn
 }
 
+// jobsConn is watching with the tables of jobs as its component.
+func jobsConn(t testing.TB, dsn string) *sqlconn.Conn {
+	t.Helper()
+	conn, err := sqlconn.Of(sqltest.Open(t, dsn), "jobs")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := conn.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	return conn
+}
+
 // deadlocksOf returns the number of deadlocks that PostgreSQL has found in the database. The server
 // counts a session's deadlocks when the session ends.
 func deadlocksOf(t *testing.T, conn *sqlconn.Conn) (n int64) {

@@ -86,7 +86,7 @@ func oldRows(t *testing.T, conn *sqlconn.Conn, version int) {
 			return err
 		}
 		if tx.Dialect() == sqlconn.Postgres {
-			_, err := tx.Exec(ctx, "SELECT setval(pg_get_serial_sequence('swarmiji_job', 'id'), 39)")
+			_, err := tx.Exec(ctx, "SELECT setval(pg_get_serial_sequence(' swarmiji_job', 'id'), 39)")
 			return err
 		}
 		return nil
@@ -196,7 +196,7 @@ func checkCounts(t *testing.T, s *sqljobs.Store, version int) {
 // of one of them.
 func upgrade(t *testing.T, dsn string, version int) *sqljobs.Store {
 	t.Helper()
-	conn := watching(t, dsn)
+	conn := jobsConn(t, dsn)
 	oldVersion(t, conn, version)
 	oldRows(t, conn, version)
 	withNUL(t, conn, version)
