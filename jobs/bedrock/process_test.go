@@ -41,6 +41,16 @@ func lite(file string) (jobs.Store, error) {
 	return sqljobs.New(sqljobs.Config{DB: db})
 }
 
+// liteOf is lite for a test, which closes the file at its end.
+func liteOf(t *testing.T, file string) jobs.Store {
+	t.Helper()
+	store, err := sqljobs.New(sqljobs.Config{DB: sqltest.Open(t, "sqlite://"+file)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return store
+}
+
 // serveFile runs a server in a process of its own. It prints a line when it listens. To each line
 // of input it answers with the memory that Go has obtained from the system. It ends with its input.
 func serveFile(file, addr string) error {
@@ -208,10 +218,7 @@ func (l *ledger) work(who int, addr string, stop <-chan struct{}) {
 // judge compares the knowledge of the clients with the file.
 func (l *ledger) judge(t *testing.T, file string) {
 	t.Helper()
-	store, err := lite(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := liteOf(t, file)
 	there := map[jobs.ID]bool{}
 	left, err := over(t, store).List(t.Context(), jobs.Filter{})
 	if err != nil {
@@ -296,10 +303,7 @@ func TestOnceEachOnDisk(t *testing.T) {
 		n = 500
 	}
 	const each = 500
-	store, err := lite(filepath.Join(t.TempDir(), "jobs.db"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := liteOf(t, filepath.Join(t.TempDir(), "jobs.db"))
 	s := serve(t, Config{Service: over(t, store)})
 	maker := dial(t, s.addr)
 	for range n / each {
