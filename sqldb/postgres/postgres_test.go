@@ -252,7 +252,7 @@ func TestRole(t *testing.T) {
 	}
 	u.User = url.UserPassword(role, "x")
 	limited := open(t, u.String(), postgres.Config{Schema: "app"})
-	if err := limited.Migrate(testwait.Brief(t)); !errors.Is(err, sqlconn.ErrAccess) || !strings.Contains(err.Error(), "swarmiji migrate --up") {
+	if err := limited.Migrate(testwait.Long(t)); !errors.Is(err, sqlconn.ErrAccess) || !strings.Contains(err.Error(), "swarmiji migrate --up") {
 		t.Errorf("without tables: %v", err)
 	}
 	db := open(t, at, postgres.Config{Schema: "app"})
