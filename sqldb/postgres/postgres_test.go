@@ -428,7 +428,8 @@ func TestTLSByDefault(t *testing.T) {
 	p := testserver.RequirePostgres(t)
 	db := open(t, strings.Replace(p.URL(), "sslmode=disable", "sslmode=verify-full", 1), postgres.Config{})
 	testwait.Until(t, "the error names the parameter and the server", func() bool {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second) // a busy machine may not get an answer in time
+		// on a busy machine the answer may come too late
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		err := db.Migrate(ctx)
 		return err != nil && strings.Contains(err.Error(), "sslmode=disable") && strings.Contains(err.Error(), p.Addr())
