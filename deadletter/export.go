@@ -2,6 +2,7 @@ package deadletter
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -40,17 +41,28 @@ type line struct {
 // keeps them. The letters stay. Returns the errors of [Letters.List] and of w.
 func (l *Letters) Export(ctx context.Context, queue string, f Filter, w io.Writer) (n int, err error) {
 	out := bufio.NewWriter(w)
-	enc := json.NewEncoder(out)
-	enc.SetEscapeHTML(false)
 	err = l.scan(ctx, queue, f, func(letter *Letter) (broker.DeadAction, error) {
-		d := &letter.Dead
-		if err := enc.Encode(line{exportVersion, d.Queue, d.Reason, d.Stack, d.Attempts, d.At.UTC(), wire.Kept{Message: d.Message}}); err != nil {
+		if err := letter.export(out); err != nil {
 			return broker.DeadStop, err
 		}
 		n++
 		return broker.DeadKeep, nil
 	})
 	return n, errors.Join(err, out.Flush())
+}
+
+// Line returns the letter as [Letters.Export] writes it, without the line break.
+func (l *Letter) Line() ([]byte, error) {
+	var b bytes.Buffer
+	err := l.export(&b)
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), err
+}
+
+func (l *Letter) export(w io.Writer) error {
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	d := &l.Dead
+	return enc.Encode(line{exportVersion, d.Queue, d.Reason, d.Stack, d.Attempts, d.At.UTC(), wire.Kept{Message: d.Message}})
 }
 
 // Import adds the letters that [Letters.Export] wrote to the dead letters of a queue and returns

@@ -43,6 +43,7 @@ func Run(t *testing.T, open Open) {
 		{"ReleaseTwice", "Releasing what is not held is no error and frees nothing of others.", testReleaseTwice},
 		{"Rate", "A rate lets its burst begin at once and then one after each interval; RetryAfter says when.", testRate},
 		{"RateAndMax", "A refusal for want of room charges no rate, and one by rate holds nothing.", testRateAndMax},
+		{"Usage", "The use of a limit shows who holds it and how far ahead its rate is used.", testUsage},
 		{"BadPermits", "What can never be granted, or is no permit, is ErrBadPermit.", testBadPermits},
 		{"Nothing", "No permit at all is granted.", testNothing},
 		{"EndedContext", "A ctx that has ended is an error.", testEndedContext},

@@ -62,6 +62,7 @@ type Config struct {
 type Limiter struct {
 	conn   *redisconn.Conn
 	script *redisconn.Script
+	usage  *redisconn.Script
 	prefix string
 }
 
@@ -87,7 +88,7 @@ func New(c Config) (*Limiter, error) {
 	if err := errors.Join(append(errs, err)...); err != nil {
 		return nil, err
 	}
-	return &Limiter{conn: conn, script: redisconn.NewScript(source), prefix: "swj:limit:{" + c.Namespace + "}:"}, nil
+	return &Limiter{conn: conn, script: redisconn.NewScript(source), usage: redisconn.NewScript(usageSource), prefix: "swj:limit:{" + c.Namespace + "}:"}, nil
 }
 
 // Acquire implements [limit.Limiter]. It waits for the server, and repeats a call of unknown

@@ -18,6 +18,10 @@ type texts struct {
 	// renew: $2 list, $3 holder, $4 lease. It changes the rows of living leases.
 	renew   string
 	release string // $2 list, $3 holder
+	// usage: $2 key, $3 number of holders. A row has the time for which the rate is used ahead, the
+	// held weight, and a holder with its weight and the time until its lease ends. Without a holder
+	// there is one row with an empty holder.
+	usage string
 
 	// sweepHolds and sweepRates: $1 number of rows.
 	sweepHolds, sweepRates string
@@ -53,6 +57,12 @@ func newTexts(d sqlconn.Dialect) *texts {
 	t.release = `WITH mine AS MATERIALIZED (SELECT key FROM swarmiji_limit_hold
 			WHERE namespace = $1 AND holder = $3 AND key IN (SELECT k.key FROM ` + list + ` AS k) ORDER BY key` + lock + `)
 		DELETE FROM swarmiji_limit_hold WHERE namespace = $1 AND holder = $3 AND key IN (SELECT key FROM mine)`
+	t.usage = `WITH t AS MATERIALIZED (SELECT ` + now + ` AS now),
+			h AS MATERIALIZED (SELECT holder, weight, until - t.now AS lease FROM swarmiji_limit_hold CROSS JOIN t
+				WHERE namespace = $1 AND key = $2 AND until > t.now)
+		SELECT coalesce((SELECT used FROM swarmiji_limit_rate WHERE namespace = $1 AND key = $2), 0) - t.now,
+			(SELECT CAST(coalesce(sum(weight), 0) AS bigint) FROM h), coalesce(h.holder, ''), coalesce(h.weight, 0), coalesce(h.lease, 0)
+		FROM t LEFT JOIN h ON true ORDER BY h.lease, h.holder LIMIT $3`
 	t.sweepHolds = `WITH old AS MATERIALIZED (SELECT namespace, key, holder FROM swarmiji_limit_hold
 			WHERE until <= ` + once + ` ORDER BY until LIMIT $1` + skip + `)
 		DELETE FROM swarmiji_limit_hold WHERE (namespace, key, holder) IN (SELECT namespace, key, holder FROM old)`

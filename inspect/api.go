@@ -1,0 +1,147 @@
+package inspect
+
+import "context"
+
+// API shows a running system and changes it. Implementations are safe for concurrent use. See the
+// package comment for the rules of all methods.
+type API interface {
+	Queues
+	Tasks
+	Dead
+	Workflows
+	Schedules
+	Jobs
+	Workers
+	Events
+	Audit
+	Health
+}
+
+// Queues shows and changes the queues of the broker.
+type Queues interface {
+	// ListQueues returns the known queues in the order of their names: those of the broker if it can
+	// list them, those of consumers that answer or send heartbeats, and "default" if it exists.
+	ListQueues(ctx context.Context, q QueueQuery) (QueuePage, error)
+	// GetQueue returns one queue. Returns [ErrNotFound] if it does not exist.
+	GetQueue(ctx context.Context, name string) (Queue, error)
+	// PurgeQueue removes the messages that wait in a queue. Held, delayed and dead messages stay. The
+	// tasks get no record.
+	PurgeQueue(ctx context.Context, p Purge) (Change, error)
+	// PauseQueue stops all consumers from taking tasks of a queue. Running tasks continue.
+	PauseQueue(ctx context.Context, p Pause) (Change, error)
+	// ResumeQueue ends the pause of a queue.
+	ResumeQueue(ctx context.Context, queue string) (Change, error)
+}
+
+// Tasks shows and cancels tasks.
+type Tasks interface {
+	// GetTask returns everything that is known of a task. Returns [ErrNotFound] if no part knows it.
+	GetTask(ctx context.Context, k TaskKey) (TaskDetail, error)
+	// Why returns where a task is and what it waits for. A task that no part knows is no error: the
+	// reason has [KindUnknown].
+	Why(ctx context.Context, k TaskKey) (Explanation, error)
+	// ListRunning returns the tasks that consumers run or have fetched, the oldest of each consumer
+	// first. A consumer shows at most 1,000 of each kind; RunningPage.More counts the others.
+	ListRunning(ctx context.Context, q RunningQuery) (RunningPage, error)
+	// CancelTask keeps a task from starting, as package revoke does. Change.Outcome is "noted" if
+	// consumers will skip it, and "removed" if its message was also removed. Returns [ErrNoConsumer]
+	// if no running consumer listens; the revocation is stored nevertheless.
+	CancelTask(ctx context.Context, c Cancel) (Change, error)
+}
+
+// Dead shows and changes dead letters.
+type Dead interface {
+	// ListDead returns the dead letters that match, the oldest first. Letters that are removed
+	// meanwhile shift the later pages.
+	ListDead(ctx context.Context, q DeadQuery) (DeadPage, error)
+	// CountDead counts the dead letters that match, up to [MaxCount].
+	CountDead(ctx context.Context, f DeadFilter) (Count, error)
+	// GetDead returns the newest dead letter of a task. Returns [ErrNotFound] if there is none.
+	GetDead(ctx context.Context, k DeadKey) (DeadLetter, error)
+	// RequeueDead puts dead letters back into their queue, where a new life of their tasks begins.
+	// Refused letters stay, and Change.Problems names them.
+	RequeueDead(ctx context.Context, c DeadChange) (Change, error)
+	// DropDead deletes dead letters for good.
+	DropDead(ctx context.Context, c DeadChange) (Change, error)
+	// ExportDead returns dead letters byte for byte, in the form of deadletter.Letters.Export.
+	ExportDead(ctx context.Context, q DeadQuery) (DeadExport, error)
+}
+
+// Workflows shows workflows.
+type Workflows interface {
+	// GetWorkflow returns the steps of a workflow by the id of its root.
+	GetWorkflow(ctx context.Context, root string) (Workflow, error)
+}
+
+// Schedules shows and changes the entries of a schedule.
+type Schedules interface {
+	// ListSchedules returns the entries, those that run next first. It reads all entries.
+	ListSchedules(ctx context.Context, q ScheduleQuery) (SchedulePage, error)
+	// GetSchedule returns an entry with its next runs. Returns [ErrNotFound] if it does not exist.
+	GetSchedule(ctx context.Context, k ScheduleKey) (Schedule, error)
+	// RunSchedule adds a copy of the entry that is due at once. Change.Copy is the id of the copy.
+	RunSchedule(ctx context.Context, id string) (Change, error)
+	// PauseSchedule stops an entry from running until it is resumed.
+	PauseSchedule(ctx context.Context, id string) (Change, error)
+	// ResumeSchedule ends the pause of an entry. Change.At is its next run, zero if it has none.
+	ResumeSchedule(ctx context.Context, id string) (Change, error)
+	// RemoveSchedule deletes an entry. Returns [ErrNotFound] if it does not exist.
+	RemoveSchedule(ctx context.Context, id string) (Change, error)
+}
+
+// Jobs shows and changes jobs of a database.
+type Jobs interface {
+	// ListJobs returns the jobs that match, in the order of their ids, without their data.
+	ListJobs(ctx context.Context, q JobQuery) (JobPage, error)
+	// GetJob returns a job with its data, which may hold secrets, and its first children.
+	GetJob(ctx context.Context, id int64) (JobDetail, error)
+	// WhyJob returns why a job does not run, or what it is doing.
+	WhyJob(ctx context.Context, id int64) (Explanation, error)
+	// RetryJobs lets jobs run again, all of them or none. Without Force it refuses jobs that run,
+	// await an answer or are FINISHED, with [ErrConflict].
+	RetryJobs(ctx context.Context, c JobChange) (Change, error)
+	// CancelJobs makes jobs CANCELLED, one after the other, and stops at the first refused one.
+	CancelJobs(ctx context.Context, c JobChange) (Change, error)
+}
+
+// Workers shows consumers and producers, and commands consumers. A command reaches the consumers
+// that run now. It lasts until they restart. Returns [ErrNoConsumer] if none answers. Errors of
+// single consumers are in Change.Nodes.
+type Workers interface {
+	// ListWorkers returns the consumers and producers that answer or send heartbeats, in the order of
+	// their ids.
+	ListWorkers(ctx context.Context, q WorkerQuery) (WorkerPage, error)
+	// GetWorker returns a consumer or producer. Returns [ErrNotFound] if it is silent.
+	GetWorker(ctx context.Context, node string) (Worker, error)
+	// PauseWorkers stops consumers from taking tasks of queues. Without Queues it is called quiet: the
+	// consumers take no new task at all.
+	PauseWorkers(ctx context.Context, t Target) (Change, error)
+	// ResumeWorkers ends the pause of consumers.
+	ResumeWorkers(ctx context.Context, t Target) (Change, error)
+	// ScaleWorkers sets how many tasks of a queue run at the same time in each consumer.
+	ScaleWorkers(ctx context.Context, s Scale) (Change, error)
+	// LimitWorkers sets how often tasks of a name start in each consumer.
+	LimitWorkers(ctx context.Context, l RateLimit) (Change, error)
+	// StopWorkers stops consumers as a signal does. It does not wait for their end.
+	StopWorkers(ctx context.Context, s Stop) (Change, error)
+}
+
+// Events shows events.
+type Events interface {
+	// ListEvents returns the events after q.Cursor, the oldest first. It waits up to q.Wait for one.
+	// Without a cursor it returns no event and the cursor of the present.
+	ListEvents(ctx context.Context, q EventQuery) (EventPage, error)
+}
+
+// Audit shows the changes that were made by an [API].
+type Audit interface {
+	// ListAudit returns the newest changes, the newest first.
+	ListAudit(ctx context.Context, q AuditQuery) (AuditPage, error)
+}
+
+// Health checks a set-up for problems.
+type Health interface {
+	// Check examines servers, queues and consumers. It changes no queue. A failed check is a finding
+	// and no error.
+	Check(ctx context.Context, q CheckQuery) (Report, error)
+}

@@ -1,0 +1,47 @@
+package inspect
+
+import (
+	"context"
+
+	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/capability"
+	"github.com/swarmiji/swarmiji/revoke"
+)
+
+// CancelTask implements [Tasks].
+func (l *Local) CancelTask(ctx context.Context, k Cancel) (Change, error) {
+	c := Change{Do: DoCancelTask, Target: string(k.ID)}
+	if l.cfg.Revocations == nil {
+		return c, missing("revocations", needRevoke)
+	}
+	if err := k.ID.Check(); err != nil {
+		return c, wrapped(err)
+	}
+	queues := k.Queues
+	if _, finds := capability.As[broker.Finder](l.cfg.Broker); finds && len(queues) == 0 {
+		asked, err := l.consumers(ctx)
+		if err != nil {
+			return c, err
+		}
+		queues = l.names(asked)
+	}
+	return l.cancel(ctx, c, k, queues)
+}
+
+// cancel revokes a task and removes its message from one of the queues.
+func (l *Local) cancel(ctx context.Context, c Change, k Cancel, queues []string) (Change, error) {
+	r, err := revoke.NewRevoker(revoke.RevokerConfig{
+		Events: l.cfg.Revocations, Broker: l.cfg.Broker, Queues: queues, Results: l.cfg.Results, Stores: l.cfg.Stores,
+		Tasks: l.cfg.Events, NodeID: l.cfg.NodeID, Logger: l.cfg.Logger,
+	})
+	if err != nil {
+		return c, errorf(CodeInvalid, "%v", err)
+	}
+	return l.change(ctx, c, k, func(c *Change) error {
+		outcomes, err := r.Revoke(ctx, revoke.Options{Until: k.Until, Terminate: k.Terminate}, k.ID)
+		if len(outcomes) > 0 {
+			c.Done, c.Outcome = 1, string(outcomes[0])
+		}
+		return err
+	})
+}

@@ -1,0 +1,257 @@
+package inspect
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/swarmiji/swarmiji/control"
+	"github.com/swarmiji/swarmiji/events"
+	"github.com/swarmiji/swarmiji/events/liveness"
+	"github.com/swarmiji/swarmiji/router"
+)
+
+// nobody is the text of ErrNoConsumer.
+const nobody = "no consumer answered; a consumer answers only if its program sets open.Options.Control and consumer.Config.Control, with the same keys, if any"
+
+// census holds what consumers and producers say of themselves: their heartbeats, and the answers of
+// consumers to a question. It is immutable.
+type census struct {
+	began, at time.Time // the question was sent after began, and all answers came before at
+	nodes     map[string]*Worker
+	replies   []control.Reply
+	err       error // why the consumers could not be asked; nil: they were
+	refused   uint64
+}
+
+// census asks the consumers, or returns answers that are younger than a second. Concurrent callers
+// share one question. It returns an error only if ctx ends, or neither Events nor Control is given.
+func (l *Local) census(ctx context.Context) (*census, error) {
+	if l.cfg.Events == nil && l.cfg.Control == nil {
+		return nil, missing("consumers", needEvents)
+	}
+	select {
+	case l.asking <- struct{}{}:
+		defer func() { <-l.asking }()
+	case <-ctx.Done():
+		return nil, wrapped(ctx.Err())
+	}
+	l.mu.Lock()
+	c := l.last
+	l.mu.Unlock()
+	if c != nil && time.Since(c.at) < fresh {
+		return c, nil
+	}
+	c = l.ask(ctx)
+	if err := ctx.Err(); err != nil {
+		return nil, wrapped(err)
+	}
+	l.mu.Lock()
+	l.last = c
+	l.mu.Unlock()
+	return c, nil
+}
+
+// forget makes the next call of census ask again.
+func (l *Local) forget() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.last = nil
+}
+
+// ask asks the consumers for their sizes, and listens for heartbeats meanwhile.
+func (l *Local) ask(ctx context.Context) *census {
+	c := &census{began: time.Now(), nodes: make(map[string]*Worker)}
+	listening, enough := context.WithTimeout(ctx, l.cfg.Listen)
+	defer enough()
+	known, heard := l.listen(listening)
+	if l.cfg.Control == nil {
+		c.err = missing("consumers", needControl)
+		if known == nil {
+			<-listening.Done() // heartbeats are all that comes
+		}
+	} else {
+		wait := control.Wait{Replies: l.cfg.Replies, Timeout: l.cfg.Listen}
+		if wait.Replies == 0 {
+			wait.Replies = l.expected(known)
+		}
+		before := l.cfg.Control.Refused()
+		c.replies, c.err = l.cfg.Control.Send(ctx, control.Command{Do: control.DoStats}, wait)
+		c.refused = l.cfg.Control.Refused() - before
+		if errors.Is(c.err, control.ErrMissing) {
+			c.err = nil
+		}
+	}
+	enough()
+	for _, n := range heard() {
+		c.hear(&n)
+	}
+	for i := range c.replies {
+		c.note(&c.replies[i])
+	}
+	l.remember(c)
+	c.at = time.Now()
+	return c
+}
+
+// listen returns the nodes that Run knows, and nil if it does not run. heard waits for the end of
+// ctx unless Run runs, and returns the nodes.
+func (l *Local) listen(ctx context.Context) (known []liveness.Node, heard func() []liveness.Node) {
+	l.mu.Lock()
+	observer := l.watch
+	l.mu.Unlock()
+	if observer != nil {
+		return observer.Nodes(), observer.Nodes
+	}
+	if l.cfg.Events == nil {
+		return nil, func() []liveness.Node { return nil }
+	}
+	observer, err := liveness.New(liveness.Config{Bus: l.cfg.Events, Silent: true, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil { // impossible: the bus is set
+		return nil, func() []liveness.Node { return nil }
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- observer.Run(ctx) }()
+	return nil, func() []liveness.Node {
+		if err := <-ended; err != nil {
+			l.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "inspect: listening for heartbeats failed", slog.Any("error", err))
+		}
+		return observer.Nodes()
+	}
+}
+
+// expected returns the number of known consumers that will answer, and 0 if none is known.
+func (l *Local) expected(known []liveness.Node) (n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for i := range known {
+		if known[i].Online && known[i].Worker.Role == events.RoleConsumer && !l.silent[known[i].ID] {
+			n++
+		}
+	}
+	return n
+}
+
+// remember notes which consumers did not answer, so that the next question does not wait for them.
+func (l *Local) remember(c *census) {
+	if c.err != nil {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	clear(l.silent)
+	for id, w := range c.nodes {
+		if w.Role == events.RoleConsumer && !w.Offline && !w.Answers {
+			l.silent[id] = true
+		}
+	}
+}
+
+// hear adds a node from its heartbeats.
+func (c *census) hear(n *liveness.Node) {
+	w := &n.Worker
+	c.nodes[n.ID] = &Worker{
+		Node: n.ID, Offline: !n.Online, Role: w.Role, Host: w.Hostname, Active: w.Active, Reserved: w.Reserved, Stuck: w.Stuck,
+		Processed: w.Processed, Version: w.Version, Heartbeat: n.Told, Load: share(w.Load), Memory: share(w.Mem), Queues: slices.Clone(w.Queues),
+	}
+}
+
+// share returns nil for a negative, unknown share.
+func share(f float64) *float64 {
+	if f < 0 {
+		return nil
+	}
+	return &f
+}
+
+// note adds the answer of a consumer.
+func (c *census) note(r *control.Reply) {
+	n := c.nodes[r.Node]
+	if n == nil {
+		n = &Worker{Node: r.Node, Role: events.RoleConsumer}
+		c.nodes[r.Node] = n
+	}
+	n.Answers, n.Offline, n.Queues = true, false, r.Queues
+	if r.Stats == nil {
+		return
+	}
+	n.Active, n.Reserved, n.Stuck, n.Totals = 0, 0, 0, r.Stats.Totals
+	for _, q := range r.Stats.Queues {
+		n.Active, n.Reserved, n.Stuck = n.Active+q.Active, n.Reserved+q.Reserved, n.Stuck+q.Stuck
+		n.Serves = append(n.Serves, ServedQueue(q))
+	}
+	n.Processed = max(n.Processed, int64(r.Stats.Totals["succeeded"]+r.Stats.Totals["failed"]+r.Stats.Totals["retried"])) //nolint:gosec // counts since a start
+}
+
+// consumers calls fn for each consumer that runs and serves a queue. served is nil if it does not
+// answer.
+func (c *census) consumers(queue string, fn func(w *Worker, served *ServedQueue)) {
+	for _, w := range c.nodes {
+		if w.Offline || w.Role != events.RoleConsumer || !slices.Contains(w.Queues, queue) {
+			continue
+		}
+		i := slices.IndexFunc(w.Serves, func(s ServedQueue) bool { return s.Name == queue })
+		if i < 0 {
+			fn(w, nil)
+			continue
+		}
+		fn(w, &w.Serves[i])
+	}
+}
+
+// queues returns the names of the queues of running consumers.
+func (c *census) queues() []string {
+	seen := make(map[string]bool)
+	for _, w := range c.nodes {
+		if !w.Offline && w.Role == events.RoleConsumer {
+			for _, q := range w.Queues {
+				seen[q] = true
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(seen))
+}
+
+// answering returns the ids of the consumers that answer.
+func (c *census) answering() []string {
+	ids := make([]string, len(c.replies))
+	for i := range c.replies {
+		ids[i] = c.replies[i].Node
+	}
+	return ids
+}
+
+// quiet returns the number of consumers that send heartbeats and do not answer.
+func (c *census) quiet() (n int) {
+	for _, w := range c.nodes {
+		if !w.Offline && !w.Answers && w.Role == events.RoleConsumer {
+			n++
+		}
+	}
+	return n
+}
+
+// sorted returns the nodes in the order of their ids.
+func (c *census) sorted() []Worker {
+	all := make([]Worker, 0, len(c.nodes))
+	for _, w := range c.nodes {
+		all = append(all, *w)
+	}
+	slices.SortFunc(all, func(a, b Worker) int { return cmp.Compare(a.Node, b.Node) })
+	return all
+}
+
+// names returns the known queues, sorted: those of the configuration, of the consumers, and
+// "default". c may be nil.
+func (l *Local) names(c *census) []string {
+	all := append(slices.Clone(l.cfg.Queues), router.DefaultQueue)
+	if c != nil {
+		all = append(all, c.queues()...)
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}

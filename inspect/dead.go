@@ -1,0 +1,234 @@
+package inspect
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+	"unicode/utf8"
+
+	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/deadletter"
+	"github.com/swarmiji/swarmiji/serializer"
+	"github.com/swarmiji/swarmiji/serializer/msgpack"
+	"github.com/swarmiji/swarmiji/task"
+)
+
+// filter returns the filter of package deadletter.
+func (f *DeadFilter) filter() deadletter.Filter {
+	return deadletter.Filter{IDs: f.IDs, Task: f.Name, Error: f.Error, OlderThan: time.Duration(f.OlderThan), YoungerThan: time.Duration(f.YoungerThan)}
+}
+
+// deadLetters returns the dead letters of the broker.
+func (l *Local) deadLetters() (*deadletter.Letters, error) {
+	switch {
+	case l.cfg.Broker == nil:
+		return nil, missing("dead letters", needBroker)
+	case l.letters == nil:
+		return nil, wrapped(fmt.Errorf("the dead letters of this broker cannot be read: %w", broker.ErrUnsupported))
+	}
+	return l.letters, nil
+}
+
+// eachDead calls fn for the letters that match from the cursor on, at most limit, and returns the
+// cursor of the next page.
+func (l *Local) eachDead(ctx context.Context, q DeadQuery, fn func(*deadletter.Letter) error) (next string, err error) {
+	letters, err := l.deadLetters()
+	if err != nil {
+		return "", err
+	}
+	n, err := pageLimit(q.Limit)
+	if err != nil {
+		return "", err
+	}
+	skip, err := position(q.Cursor)
+	if err != nil {
+		return "", err
+	}
+	seen := 0
+	var failed error
+	err = letters.List(ctx, q.Queue, q.filter(), func(letter *deadletter.Letter) bool {
+		switch seen++; {
+		case seen <= skip:
+			return true
+		case seen > skip+n:
+			next = strconv.Itoa(skip + n)
+			return false
+		}
+		failed = fn(letter)
+		return failed == nil
+	})
+	return next, wrapped(errors.Join(failed, err))
+}
+
+// ListDead implements [Dead].
+func (l *Local) ListDead(ctx context.Context, q DeadQuery) (DeadPage, error) {
+	page := DeadPage{Letters: []DeadLetter{}}
+	next, err := l.eachDead(ctx, q, func(letter *deadletter.Letter) error {
+		page.Letters = append(page.Letters, deadLetter(letter, false, false))
+		return nil
+	})
+	page.Next = next
+	return page, err
+}
+
+// CountDead implements [Dead].
+func (l *Local) CountDead(ctx context.Context, f DeadFilter) (Count, error) {
+	letters, err := l.deadLetters()
+	if err != nil {
+		return Count{}, err
+	}
+	var c Count
+	err = letters.List(ctx, f.Queue, f.filter(), func(*deadletter.Letter) bool {
+		if c.N == MaxCount {
+			c.More = true
+			return false
+		}
+		c.N++
+		return true
+	})
+	return c, wrapped(err)
+}
+
+// GetDead implements [Dead].
+func (l *Local) GetDead(ctx context.Context, k DeadKey) (DeadLetter, error) {
+	letters, err := l.deadLetters()
+	if err != nil {
+		return DeadLetter{}, err
+	}
+	var newest DeadLetter
+	n := 0
+	err = letters.List(ctx, k.Queue, deadletter.Filter{IDs: []task.ID{k.ID}}, func(letter *deadletter.Letter) bool {
+		newest = deadLetter(letter, true, k.Args)
+		n++
+		return true
+	})
+	if err == nil && n == 0 {
+		err = errorf(CodeNotFound, "queue %s has no dead letter of task %s", k.Queue, k.ID)
+	}
+	newest.Letters = n
+	return newest, wrapped(err)
+}
+
+// RequeueDead implements [Dead].
+func (l *Local) RequeueDead(ctx context.Context, d DeadChange) (Change, error) {
+	return l.changeDead(ctx, DoRequeueDead, d, func(c *Change, letters *deadletter.Letters, f deadletter.Filter) error {
+		r, err := letters.Requeue(ctx, d.Queue, f)
+		c.Done, c.Already, c.Refused, c.Unfenced = r.Done, r.Already, r.Refused, r.Unfenced
+		for _, p := range r.Problems {
+			c.Problems = append(c.Problems, Problem{string(p.ID), p.Reason})
+		}
+		c.More = r.Done+r.Already >= f.Limit
+		return err
+	})
+}
+
+// DropDead implements [Dead].
+func (l *Local) DropDead(ctx context.Context, d DeadChange) (Change, error) {
+	return l.changeDead(ctx, DoDropDead, d, func(c *Change, letters *deadletter.Letters, f deadletter.Filter) (err error) {
+		c.Done, err = letters.Drop(ctx, d.Queue, f)
+		c.More = c.Done >= f.Limit
+		return err
+	})
+}
+
+// changeDead counts the letters in a dry run, and otherwise calls do with a bounded filter.
+func (l *Local) changeDead(ctx context.Context, what Do, d DeadChange, do func(*Change, *deadletter.Letters, deadletter.Filter) error) (Change, error) {
+	c := Change{Do: what, Target: d.Queue, DryRun: d.DryRun}
+	letters, err := l.deadLetters()
+	if err != nil {
+		return c, err
+	}
+	f := d.filter()
+	if f.Limit, err = bulkLimit(d.Limit); err != nil {
+		return c, err
+	}
+	if d.DryRun {
+		n, err := l.CountDead(ctx, d.DeadFilter)
+		c.Done, c.More = n.N, n.More
+		return c, err
+	}
+	return l.change(ctx, c, d, func(c *Change) error { return do(c, letters, f) })
+}
+
+// ExportDead implements [Dead].
+func (l *Local) ExportDead(ctx context.Context, q DeadQuery) (DeadExport, error) {
+	page := DeadExport{Lines: []json.RawMessage{}}
+	next, err := l.eachDead(ctx, q, func(letter *deadletter.Letter) error {
+		line, err := letter.Line()
+		page.Lines = append(page.Lines, line)
+		return err
+	})
+	page.Next = next
+	return page, err
+}
+
+// deadLetter describes a dead letter. full adds all fields of the message, args the arguments.
+func deadLetter(l *deadletter.Letter, full, args bool) DeadLetter {
+	m := l.Message
+	d := DeadLetter{
+		ID: string(l.ID), Name: l.Name(), Queue: l.Queue, Reason: l.Reason, Attempts: l.Attempts, At: l.At, Life: l.Life,
+		Generation: m.Generation, Size: len(m.Body),
+	}
+	if l.Unread != nil {
+		d.Unread = unread(l.Unread)
+	}
+	e := l.Task
+	if !full || e == nil {
+		return d
+	}
+	meta := e.Meta
+	if e.Base != nil {
+		meta = task.Merge(*e.Base, e.Meta)
+	}
+	d.Stack, d.ContentType, d.Headers, d.Parent, d.Root, d.Retries = l.Stack, l.ContentType, e.Headers, e.Parent, e.Root, e.Retries
+	d.Group, d.GroupIndex, d.AtMostOnce = e.Group, e.GroupIndex, !meta.Idempotent.Or(true)
+	if args && l.Unread == nil {
+		var err error
+		if d.Args, err = readable(e.ContentType, e.Args); err != nil {
+			d.Unread = unread(err)
+		}
+	}
+	return d
+}
+
+// unread returns the text for a message that cannot be read.
+func unread(err error) string {
+	if errors.Is(err, serializer.ErrUnknownType) {
+		return err.Error() + "; the program swarmiji takes keys from --key-file"
+	}
+	return err.Error()
+}
+
+// readable returns serialized bytes as JSON: raw bytes as text if they are text, otherwise in
+// base64.
+func readable(contentType string, data []byte) (json.RawMessage, error) {
+	if len(data) == 0 {
+		return nil, nil
+	}
+	set, err := serializer.NewSet(msgpack.Serializer{}, serializer.JSON{}, serializer.Raw{})
+	if err != nil {
+		return nil, err
+	}
+	s, err := set.For(contentType)
+	if err != nil {
+		return nil, err
+	}
+	var v any = data
+	switch s.ContentType() {
+	case serializer.ContentJSON:
+		return data, nil
+	case serializer.ContentRaw:
+		if utf8.Valid(data) {
+			v = string(data)
+		}
+	default:
+		v = nil
+		if err := s.Unmarshal(data, &v); err != nil {
+			return nil, err
+		}
+	}
+	return json.Marshal(v)
+}

@@ -1,0 +1,214 @@
+package inspect
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/capability"
+	"github.com/swarmiji/swarmiji/control"
+	"github.com/swarmiji/swarmiji/task"
+)
+
+// inspector returns the broker's counters.
+func (l *Local) inspector() (broker.Inspector, error) {
+	if l.cfg.Broker == nil {
+		return nil, missing("queues", needBroker)
+	}
+	i, ok := capability.As[broker.Inspector](l.cfg.Broker)
+	if !ok {
+		return nil, wrapped(fmt.Errorf("this broker does not tell what waits: %w", broker.ErrUnsupported))
+	}
+	return i, nil
+}
+
+// ListQueues implements [Queues].
+func (l *Local) ListQueues(ctx context.Context, q QueueQuery) (QueuePage, error) {
+	page := QueuePage{Queues: []Queue{}}
+	n, err := pageLimit(q.Limit)
+	if err != nil {
+		return page, err
+	}
+	i, err := l.inspector()
+	if err != nil {
+		return page, err
+	}
+	for _, name := range q.Names {
+		if err := task.CheckName(name); err != nil {
+			return page, wrapped(err)
+		}
+	}
+	c, err := l.consumers(ctx)
+	if err != nil {
+		return page, err
+	}
+	names := slices.Sorted(slices.Values(q.Names))
+	if len(names) == 0 {
+		names = l.names(c)
+		if c == nil || len(c.queues()) == 0 {
+			page.Notes = append(page.Notes, "no consumer answers or sends heartbeats, so that the names of its queues are not known; name them")
+		}
+	}
+	for k, name := range names {
+		if q.Cursor != "" && name <= q.Cursor || k > 0 && name == names[k-1] {
+			continue
+		}
+		if len(page.Queues) == n {
+			page.Next = page.Queues[n-1].Name
+			break
+		}
+		one, err := l.queue(ctx, i, c, name)
+		if errors.Is(err, broker.ErrNoQueue) {
+			continue
+		}
+		if err != nil {
+			return page, wrapped(err)
+		}
+		page.Queues = append(page.Queues, one)
+	}
+	return page, nil
+}
+
+// GetQueue implements [Queues].
+func (l *Local) GetQueue(ctx context.Context, name string) (Queue, error) {
+	i, err := l.inspector()
+	if err == nil {
+		err = task.CheckName(name)
+	}
+	if err != nil {
+		return Queue{}, wrapped(err)
+	}
+	c, err := l.consumers(ctx)
+	if err != nil {
+		return Queue{}, err
+	}
+	q, err := l.queue(ctx, i, c, name)
+	return q, wrapped(err)
+}
+
+// consumers is census, and nil without an error if no part can tell of consumers.
+func (l *Local) consumers(ctx context.Context) (*census, error) {
+	c, err := l.census(ctx)
+	if CodeOf(err) == CodeUnsupported {
+		return nil, nil
+	}
+	return c, err
+}
+
+// queue returns a queue with what its consumers say. c may be nil.
+func (l *Local) queue(ctx context.Context, i broker.Inspector, c *census, name string) (Queue, error) {
+	st, err := i.Stats(ctx, name)
+	if err != nil {
+		if errors.Is(err, broker.ErrNoQueue) {
+			err = &Error{Code: CodeNotFound, Text: fmt.Sprintf("queue %s: not found", name), cause: err}
+		}
+		return Queue{}, err
+	}
+	q := Queue{Name: name, Ready: st.Ready, Held: st.Held, Delayed: st.Delayed, Dead: st.Dead, Consumers: -1}
+	if c == nil {
+		return q, nil
+	}
+	q.Consumers = 0
+	c.consumers(name, func(_ *Worker, served *ServedQueue) {
+		q.Consumers++
+		if served == nil {
+			return
+		}
+		q.Workers, q.Active, q.Reserved = q.Workers+served.Workers, q.Active+served.Active, q.Reserved+served.Reserved
+		if served.Paused {
+			q.Paused++
+		}
+	})
+	return q, nil
+}
+
+// PurgeQueue implements [Queues].
+func (l *Local) PurgeQueue(ctx context.Context, p Purge) (Change, error) {
+	c := Change{Do: DoPurgeQueue, Target: p.Queue, DryRun: p.DryRun}
+	i, err := l.inspector()
+	if err == nil {
+		err = task.CheckName(p.Queue)
+	}
+	if err != nil {
+		return c, wrapped(err)
+	}
+	return l.change(ctx, c, nil, func(c *Change) (err error) {
+		if !p.DryRun {
+			c.Done, err = i.Purge(ctx, p.Queue)
+			return err
+		}
+		st, err := i.Stats(ctx, p.Queue)
+		c.Done = st.Ready
+		return err
+	})
+}
+
+// PauseQueue implements [Queues]. Without settings it pauses the consumers that run now, and a note
+// says so.
+func (l *Local) PauseQueue(ctx context.Context, p Pause) (Change, error) {
+	c := Change{Do: DoPauseQueue, Target: p.Queue}
+	if err := task.CheckName(p.Queue); err != nil {
+		return c, wrapped(err)
+	}
+	if !p.Until.IsZero() {
+		return c, missing("a pause with an end", "set Until only with stored settings")
+	}
+	return l.change(ctx, c, p, func(c *Change) error {
+		err := l.command(ctx, c, control.Command{Do: control.DoPause, Queues: []string{p.Queue}})
+		c.Notes = append(c.Notes, "the pause is not stored: consumers that start later do not pause the queue")
+		return err
+	})
+}
+
+// ResumeQueue implements [Queues].
+func (l *Local) ResumeQueue(ctx context.Context, queue string) (Change, error) {
+	c := Change{Do: DoResumeQueue, Target: queue}
+	if err := task.CheckName(queue); err != nil {
+		return c, wrapped(err)
+	}
+	return l.change(ctx, c, nil, func(c *Change) error {
+		return l.command(ctx, c, control.Command{Do: control.DoResume, Queues: []string{queue}})
+	})
+}
+
+// command sends a command to consumers, and adds their answers to c. Done counts the consumers that
+// have executed it. Returns ErrNoConsumer if none answers.
+func (l *Local) command(ctx context.Context, c *Change, cmd control.Command) error {
+	if l.cfg.Control == nil {
+		return missing("consumers", needControl)
+	}
+	replies, err := l.send(ctx, cmd)
+	c.Nodes = make([]NodeAnswer, len(replies))
+	for i := range replies {
+		r := &replies[i]
+		c.Nodes[i] = NodeAnswer{Node: r.Node, At: r.At, Queues: r.Queues, Error: r.Error}
+		if r.Error == "" {
+			c.Done++
+		}
+	}
+	return err
+}
+
+// send sends a command and waits for Config.Replies answers, or for those of the named nodes, or
+// for Config.Listen. Fewer answers than Config.Replies are an error, which comes with the answers.
+func (l *Local) send(ctx context.Context, cmd control.Command) ([]control.Reply, error) {
+	before := l.cfg.Control.Refused()
+	replies, err := l.cfg.Control.Send(ctx, cmd, control.Wait{Replies: l.cfg.Replies, Timeout: l.cfg.Listen})
+	if err != nil && (!errors.Is(err, control.ErrMissing) || len(replies) > 0) {
+		return replies, err
+	}
+	if len(replies) > 0 {
+		return replies, nil
+	}
+	text := nobody
+	if n := l.cfg.Control.Refused() - before; n > 0 {
+		text = fmt.Sprintf("%s (%d answers were not signed with the given keys)", nobody, n)
+	}
+	if len(cmd.Queues) > 0 {
+		text += "; the command is only for consumers of " + strings.Join(cmd.Queues, ", ")
+	}
+	return nil, errorf(CodeNoConsumer, "%s", text)
+}

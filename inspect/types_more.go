@@ -1,0 +1,303 @@
+package inspect
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/swarmiji/swarmiji/task"
+)
+
+// Workflow is the tree of a workflow.
+type Workflow struct {
+	Root  task.ID `json:"root"`
+	State State   `json:"state"`
+	// Steps are the tasks, each after its parent.
+	Steps []WorkflowStep `json:"steps"`
+	// More reports that there are further steps.
+	More bool `json:"more,omitempty"`
+}
+
+// WorkflowStep is a task of a workflow.
+type WorkflowStep struct {
+	Task
+	Depth int `json:"depth"` // 0 for the root
+}
+
+// ScheduleQuery selects a page of entries.
+type ScheduleQuery struct {
+	Limit  int    `json:"limit,omitempty"`
+	Cursor string `json:"cursor,omitempty"`
+}
+
+// SchedulePage is a page of entries.
+type SchedulePage struct {
+	Schedules []Schedule `json:"schedules"`
+	Next      string     `json:"next,omitempty"`
+}
+
+// ScheduleKey names an entry.
+type ScheduleKey struct {
+	// ID is the id, or its beginning of at least 4 characters if one entry alone begins with it.
+	ID string `json:"id"`
+	// Runs is the number of next runs to return. At most [MaxLimit].
+	Runs int `json:"runs,omitempty"`
+	// Args also returns the arguments, which may hold secrets.
+	Args bool `json:"args,omitempty"`
+}
+
+// Schedule is an entry of a schedule.
+type Schedule struct {
+	ID      string            `json:"id"`
+	Name    string            `json:"job,omitempty"` // of the task
+	When    string            `json:"when,omitempty"`
+	Means   string            `json:"means,omitempty"` // When in English
+	Next    time.Time         `json:"next,omitzero"`
+	Last    time.Time         `json:"last,omitzero"`
+	Paused  bool              `json:"paused"`
+	Args    json.RawMessage   `json:"args,omitempty"`
+	Misfire string            `json:"misfire,omitempty"`
+	Overlap string            `json:"overlap,omitempty"`
+	Nonce   string            `json:"nonce,omitempty"`
+	Headers map[string]string `json:"headers,omitempty"`
+	// Carries reports that the last run has left state for the next one.
+	Carries bool `json:"state,omitempty"`
+	// Problem says why the entry cannot be read and does not run. "": it can.
+	Problem string `json:"problem,omitempty"`
+	// Runs are the next runs, if they were asked for.
+	Runs []time.Time `json:"runs,omitempty"`
+}
+
+// JobQuery selects jobs. A job must match each field that is set.
+type JobQuery struct {
+	Name   string   `json:"name,omitempty"` // a pattern: * ? [a-z]
+	Queue  string   `json:"queue,omitempty"`
+	States []string `json:"states,omitempty"`
+	Phase  string   `json:"phase,omitempty"`
+	// Task is the id of a task with conditions: its job alone matches.
+	Task   task.ID `json:"task,omitempty"`
+	Limit  int     `json:"limit,omitempty"`
+	Cursor string  `json:"cursor,omitempty"`
+}
+
+// JobPage is a page of jobs. A page may be empty although Next is set: a call reads a bounded
+// number of records.
+type JobPage struct {
+	Jobs []Job  `json:"jobs"`
+	Next string `json:"next,omitempty"`
+}
+
+// Job is a job in a list.
+type Job struct {
+	ID       int64     `json:"id"`
+	Name     string    `json:"name"`
+	State    string    `json:"state"`
+	Phase    string    `json:"phase,omitempty"`
+	Queue    string    `json:"queue,omitempty"`
+	Priority int       `json:"priority"`
+	Due      time.Time `json:"due,omitzero"` // when it changes by itself
+	Changed  time.Time `json:"changed,omitzero"`
+	Reason   string    `json:"reason,omitempty"`
+}
+
+// JobDetail is everything about a job.
+type JobDetail struct {
+	Job
+	Created     time.Time       `json:"created,omitzero"`
+	NextRun     time.Time       `json:"nextRun,omitzero"`
+	Scheduled   time.Time       `json:"scheduled,omitzero"`
+	LastRun     time.Time       `json:"lastRun,omitzero"`
+	Runs        int64           `json:"runs"`
+	Token       int64           `json:"token"`
+	Attempt     int64           `json:"attempt,omitempty"`
+	Repeat      string          `json:"repeat,omitempty"`
+	RetryAfter  string          `json:"retryAfter,omitempty"`
+	Parent      int64           `json:"parent,omitempty"`
+	Children    []Job           `json:"children,omitempty"` // at most [DefaultLimit]
+	SequenceKey string          `json:"sequenceKey,omitempty"`
+	UniqueKey   string          `json:"uniqueKey,omitempty"`
+	Key         string          `json:"key,omitempty"`
+	Mock        bool            `json:"mock,omitempty"`
+	Weight      *float64        `json:"weight,omitempty"` // of jobs of a queue
+	Windows     string          `json:"windows,omitempty"`
+	Timeout     Duration        `json:"timeout_ms,omitempty"`
+	Deadline    time.Time       `json:"deadline,omitzero"`
+	Expires     time.Time       `json:"expires,omitzero"`
+	Data        json.RawMessage `json:"data"`
+	Answer      json.RawMessage `json:"answer,omitempty"`
+}
+
+// JobChange says which jobs are changed.
+type JobChange struct {
+	IDs []int64 `json:"ids"` // at most [MaxBulk]
+	// Force also retries jobs that run, await an answer or are FINISHED.
+	Force bool `json:"force,omitempty"`
+}
+
+// WorkerQuery selects consumers and producers.
+type WorkerQuery struct {
+	Limit  int    `json:"limit,omitempty"`
+	Cursor string `json:"cursor,omitempty"`
+}
+
+// WorkerPage is a page of consumers and producers.
+type WorkerPage struct {
+	Workers []Worker `json:"workers"`
+	Next    string   `json:"next,omitempty"`
+}
+
+// Worker is a consumer or a producer.
+type Worker struct {
+	Node   string   `json:"node"`
+	Role   string   `json:"role,omitempty"`
+	Host   string   `json:"host,omitempty"`
+	Queues []string `json:"queues,omitempty"`
+	// Offline reports that it has ended or been silent for too long.
+	Offline bool `json:"offline,omitempty"`
+	// Answers reports that it answers commands.
+	Answers   bool      `json:"answers"`
+	Active    int       `json:"active"`             // tasks that run
+	Reserved  int       `json:"reserved,omitempty"` // tasks that have not started
+	Stuck     int       `json:"stuck,omitempty"`    // tasks beyond their time limit
+	Processed int64     `json:"processed"`
+	Load      *float64  `json:"load,omitempty"` // 0 to 1; nil: unknown
+	Memory    *float64  `json:"mem,omitempty"`
+	Version   string    `json:"version,omitempty"`
+	Heartbeat time.Time `json:"heartbeat,omitzero"`
+	// Serves describes its queues, and Totals counts its attempts since its start. Only consumers that
+	// answer have them.
+	Serves []ServedQueue     `json:"serves,omitempty"`
+	Totals map[string]uint64 `json:"totals,omitempty"`
+}
+
+// ServedQueue is a queue as one consumer serves it.
+type ServedQueue struct {
+	Name     string `json:"name"`
+	Workers  int    `json:"workers"`
+	Prefetch int    `json:"prefetch"` // negative: no limit
+	Active   int    `json:"active"`
+	Reserved int    `json:"reserved"`
+	Paused   bool   `json:"paused"`
+	Stuck    int    `json:"stuck,omitempty"`
+}
+
+// Target selects consumers. A consumer must match both fields.
+type Target struct {
+	Nodes  []string `json:"nodes,omitempty"`  // empty: all consumers
+	Queues []string `json:"queues,omitempty"` // empty: all their queues
+}
+
+// Scale sets the number of workers of a queue.
+type Scale struct {
+	Queue   string   `json:"queue"`
+	Workers int      `json:"workers"`
+	Nodes   []string `json:"nodes,omitempty"`
+}
+
+// RateLimit sets how often tasks of a name start. Rate is such as 10/s, "" for no limit or
+// control.RateDefault.
+type RateLimit struct {
+	Target
+	Name string `json:"name"`
+	Rate string `json:"rate"`
+}
+
+// Stop says which consumers are stopped. One of Nodes, Queues and All must be set.
+type Stop struct {
+	Target
+	All  bool `json:"all,omitempty"`
+	Kill bool `json:"kill,omitempty"` // cancel running tasks instead of waiting for them
+}
+
+// EventQuery selects events.
+type EventQuery struct {
+	Cursor string   `json:"cursor,omitempty"`
+	Limit  int      `json:"limit,omitempty"`
+	Wait   Duration `json:"wait_ms,omitempty"` // at most [MaxWait]
+	Types  []string `json:"types,omitempty"`   // empty: all
+	Task   task.ID  `json:"task,omitempty"`
+	Name   string   `json:"name,omitempty"`
+	Queue  string   `json:"queue,omitempty"`
+	Node   string   `json:"node,omitempty"`
+}
+
+// MaxWait is the longest wait of a query for events.
+const MaxWait = Duration(30 * time.Second)
+
+// EventPage is a page of events.
+type EventPage struct {
+	Events []Event `json:"events"`
+	// Next is the cursor of the events after these. It is always set.
+	Next string `json:"next"`
+	// Lost reports that events after the query's cursor are no longer known.
+	Lost bool `json:"lost,omitempty"`
+}
+
+// Event is an event in a list.
+type Event struct {
+	Seq    uint64    `json:"seq"` // grows with each event
+	At     time.Time `json:"at"`
+	Type   string    `json:"type"`
+	Node   string    `json:"node,omitempty"`
+	Task   task.ID   `json:"task,omitempty"`
+	Name   string    `json:"name,omitempty"`
+	Queue  string    `json:"queue,omitempty"`
+	Args   string    `json:"args,omitempty"`
+	Result string    `json:"result,omitempty"`
+	Error  string    `json:"error,omitempty"`
+	Retry  bool      `json:"retry,omitempty"`
+	Run    Duration  `json:"run_ms,omitempty"`
+	// Fields are the further fields of the event.
+	Fields map[string]any `json:"fields,omitempty"`
+}
+
+// AuditQuery selects a page of the audit log.
+type AuditQuery struct {
+	Limit int `json:"limit,omitempty"`
+}
+
+// AuditPage holds the newest entries of the audit log, the newest first.
+type AuditPage struct {
+	Entries []AuditEntry `json:"entries"`
+}
+
+// AuditEntry is a change that was tried.
+type AuditEntry struct {
+	At     time.Time `json:"at"`
+	Who    string    `json:"who"`
+	Node   string    `json:"node,omitempty"` // the process through which it was made
+	Do     Do        `json:"do"`
+	Target string    `json:"target,omitempty"`
+	Detail string    `json:"detail,omitempty"` // the parameters
+	Done   int       `json:"done"`             // the number of changed records
+	Error  string    `json:"error,omitempty"`
+}
+
+// CheckQuery selects what is checked.
+type CheckQuery struct {
+	// Queues are checked beside those of the consumers and "default". They must exist.
+	Queues []string `json:"queues,omitempty"`
+}
+
+// Report is the result of a check of a set-up.
+type Report struct {
+	Findings []Finding `json:"findings"`
+}
+
+// Finding is the result of one check.
+type Finding struct {
+	Check   string  `json:"check"`
+	Outcome Outcome `json:"outcome"`
+	Detail  string  `json:"detail"`
+	// Code is the class of the error of a failed check.
+	Code Code `json:"code,omitempty"`
+}
+
+// Outcome is the outcome of a check.
+type Outcome string
+
+// The outcomes.
+const (
+	Fine   Outcome = "ok"
+	Warn   Outcome = "warning"
+	Failed Outcome = "FAILED"
+)

@@ -1,0 +1,299 @@
+package inspect
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/swarmiji/swarmiji/capability"
+	"github.com/swarmiji/swarmiji/control"
+	"github.com/swarmiji/swarmiji/events"
+	"github.com/swarmiji/swarmiji/jobs/jobstore"
+	"github.com/swarmiji/swarmiji/limit"
+	"github.com/swarmiji/swarmiji/task"
+)
+
+// Why implements [Tasks].
+func (l *Local) Why(ctx context.Context, k TaskKey) (Explanation, error) {
+	s, err := l.look(ctx, k)
+	if err != nil {
+		return Explanation{}, err
+	}
+	x := explainer{l: l, sighting: s}
+	if err := x.explain(ctx); err != nil {
+		return Explanation{}, wrapped(err)
+	}
+	return Explanation{ID: string(s.id), Name: s.name(), Queue: s.queue, State: string(s.state()), At: s.now.UTC(), Reasons: x.reasons, Notes: s.notes}, nil
+}
+
+// explainer collects the reasons for one task.
+type explainer struct {
+	l *Local
+	*sighting
+	reasons []Reason
+}
+
+// add appends a reason with a formatted text.
+func (x *explainer) add(r Reason, text string, args ...any) {
+	r.Text = fmt.Sprintf(text, args...)
+	x.reasons = append(x.reasons, r)
+}
+
+// stamp formats a time in UTC, to the second.
+func stamp(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") }
+
+// because returns ": " and the reason, or "" without a reason.
+func because(reason string) string {
+	if reason == "" {
+		return ""
+	}
+	return ": " + strings.TrimSuffix(reason, ".")
+}
+
+// explain adds the reasons of the task's place: at least one, the most important one first.
+func (x *explainer) explain(ctx context.Context) error {
+	switch {
+	case x.running != nil:
+		x.explainRunning()
+	case x.message != nil:
+		return x.explainMessage(ctx)
+	case x.dead != nil:
+		x.explainDead()
+	case x.deferral != nil:
+		x.explainDeferral()
+	case x.job != nil && !x.job.State.Over():
+		return x.explainJob(ctx)
+	case x.record != nil:
+		x.explainRecord()
+	default:
+		x.add(Reason{Kind: KindUnknown}, "No part knows this task: it was never submitted, or its record has expired, or its queue was not searched (%s).", searched(x.searched))
+	}
+	return nil
+}
+
+func searched(queues []string) string {
+	if len(queues) == 0 {
+		return "none was"
+	}
+	return "searched: " + strings.Join(queues, ", ")
+}
+
+// explainRunning explains a task that a consumer shows.
+func (x *explainer) explainRunning() {
+	r := x.running
+	reason := Reason{Kind: KindRuns, At: r.Since, Queue: r.Queue, Node: r.Node, Help: cancelTask(x.id, r.Queue)}
+	if !x.held {
+		x.add(reason, "It has been running on %s since %s, in attempt %d.", r.Node, stamp(r.Since), r.Attempt)
+		return
+	}
+	reason.Kind = KindHeld
+	x.add(reason, "%s has fetched it, and starts it when a worker, the rate limit of its name or a pool is free.", r.Node)
+	if w := x.census.nodes[r.Node]; w != nil {
+		for _, q := range w.Serves {
+			if q.Name == r.Queue && q.Active >= q.Workers {
+				x.add(Reason{Kind: KindBusy, Queue: q.Name, Node: r.Node, Help: scaleWorkers(q.Name, q.Workers+1)}, "All %d workers of %s for queue %s are busy.", q.Workers, r.Node, q.Name)
+			}
+		}
+	}
+}
+
+// explainMessage explains a task whose message waits in a queue.
+func (x *explainer) explainMessage(ctx context.Context) error {
+	at := x.message.At
+	if !at.After(x.now) {
+		at = time.Time{}
+	}
+	retry := x.record != nil && x.record.State == task.StateRetrying && x.record.Error != nil
+	unknown := retry && errors.Is(x.record.Error, task.ErrUnknownTask)
+	switch {
+	case unknown && !at.IsZero():
+		x.add(Reason{Kind: KindNoHandler, At: at, Queue: x.queue, Node: x.record.NodeID, Help: registerHandler(x.name(), x.queue)},
+			"The consumer that received it has no handler for %s. It is delivered again at %s.", x.name(), stamp(at))
+	case retry && !at.IsZero():
+		x.add(Reason{Kind: KindRetry, At: at, Queue: x.queue, Node: x.record.NodeID, Help: cancelTask(x.id, x.queue)},
+			"Attempt %d has failed, and the next one begins at %s%s.", max(x.record.Retries, 1), stamp(at), because(x.record.Error.Error()))
+	case !at.IsZero():
+		if err := x.explainLimits(ctx); err != nil {
+			return err
+		}
+		x.add(Reason{Kind: KindDelayed, At: at, Queue: x.queue, Help: cancelTask(x.id, x.queue)}, "It is due at %s.", stamp(at))
+	case x.record != nil && x.record.State == task.StateRequeued:
+		x.add(Reason{Kind: KindRequeued, Queue: x.queue}, "Its dead letter was requeued, and it waits in queue %s.", x.queue)
+	}
+	return x.explainQueue(ctx, at.IsZero())
+}
+
+// explainLimits adds a reason for each limit of the task's name that is used up.
+func (x *explainer) explainLimits(ctx context.Context) error {
+	reader, ok := capability.As[limit.Reader](x.l.cfg.Limiter)
+	if !ok {
+		return nil
+	}
+	for _, p := range x.l.cfg.Limits[x.name()] {
+		u, err := reader.Usage(ctx, p.Key)
+		if err != nil {
+			return err
+		}
+		if p.Max > 0 && u.Held+max(p.Weight, 1) > p.Max && len(u.Holders) > 0 {
+			h := u.Holders[0]
+			r := Reason{Kind: KindLimit, Key: p.Key, Holder: h.Name, Queue: x.queue}
+			if id, _, ok := strings.Cut(h.Name, "/"); ok && task.ID(id).Check() == nil {
+				r.Task, r.Help = task.ID(id), findTask(task.ID(id))
+			}
+			x.add(r, "Limit %s is used up: %d of %d are held, for example by %s.", p.Key, u.Held, p.Max, h.Name)
+		}
+		asks, err := limit.Check("why", limit.MinLease, []limit.Permit{p})
+		if err != nil {
+			x.notef("the limit %s: %v", p.Key, err)
+			continue
+		}
+		if wait := asks[0].Wait(u.Ahead); wait > 0 {
+			at := x.now.Add(wait)
+			x.add(Reason{Kind: KindLimit, Key: p.Key, At: at, Queue: x.queue}, "The rate of limit %s is used until %s.", p.Key, stamp(at))
+		}
+	}
+	return nil
+}
+
+// explainQueue adds what holds up the whole queue. If the task is ready and nothing does, it says
+// that the task waits for a free worker.
+func (x *explainer) explainQueue(ctx context.Context, ready bool) error {
+	if x.census == nil {
+		if ready {
+			x.add(Reason{Kind: KindReady, Queue: x.queue}, "It waits in queue %s for a consumer.", x.queue)
+		}
+		return nil
+	}
+	n, paused, workers, active, silent := 0, 0, 0, 0, 0
+	var ids []string
+	x.census.consumers(x.queue, func(w *Worker, s *ServedQueue) {
+		n++
+		if s == nil {
+			silent++
+			return
+		}
+		ids = append(ids, w.Node)
+		if s.Paused {
+			paused++
+			return
+		}
+		workers, active = workers+s.Workers, active+s.Active
+	})
+	switch {
+	case n == 0:
+		x.add(Reason{Kind: KindNoConsumer, Queue: x.queue, Help: startConsumer(x.queue)}, "No consumer of queue %s answers or sends heartbeats.", x.queue)
+	case paused == n:
+		x.add(Reason{Kind: KindPaused, Queue: x.queue, Help: resumeQueue(x.queue)}, "All %d consumers of queue %s have paused it.", n, x.queue)
+	case !ready:
+	default:
+		knows, err := x.handled(ctx, ids)
+		switch {
+		case err != nil:
+			return err
+		case !knows && silent == 0:
+			x.add(Reason{Kind: KindNoHandler, Queue: x.queue, Help: registerHandler(x.name(), x.queue)}, "No consumer of queue %s has a handler for %s.", x.queue, x.name())
+		case workers > 0 && active >= workers && silent == 0:
+			x.add(Reason{Kind: KindBusy, Queue: x.queue, Help: scaleWorkers(x.queue, workers/max(n-paused, 1)+1)}, "All %d workers of queue %s are busy.", workers, x.queue)
+		default:
+			x.add(Reason{Kind: KindReady, Queue: x.queue}, "It waits in queue %s for a free worker; %d consumers serve the queue.", x.queue, n-paused)
+		}
+	}
+	if paused > 0 && paused < n {
+		x.add(Reason{Kind: KindPaused, Queue: x.queue, Help: resumeQueue(x.queue)}, "%d of %d consumers of queue %s have paused it.", paused, n, x.queue)
+	}
+	return nil
+}
+
+// handled reports whether one of the consumers has a handler for the task, or it is not known.
+func (x *explainer) handled(ctx context.Context, nodes []string) (bool, error) {
+	name := x.name()
+	if name == "" || len(nodes) == 0 {
+		return true, nil
+	}
+	nodes = nodes[:min(len(nodes), control.MaxTargets)]
+	replies, err := x.l.send(ctx, control.Command{Do: control.DoRegistered, Nodes: nodes})
+	if err != nil && CodeOf(err) != CodeNoConsumer {
+		return false, err
+	}
+	knows := func(r control.Reply) bool { return r.Error != "" || slices.Contains(r.Names, name) }
+	return len(replies) < len(nodes) || slices.ContainsFunc(replies, knows), nil
+}
+
+// explainDead explains a dead letter.
+func (x *explainer) explainDead() {
+	attempts := ""
+	if x.dead.Attempts > 0 {
+		attempts = fmt.Sprintf(" after %d attempts", x.dead.Attempts)
+	}
+	x.add(Reason{Kind: KindDead, At: x.dead.At, Queue: x.queue, Help: requeueDead(x.id, x.queue)},
+		"It failed for good at %s%s, and is a dead letter of queue %s%s.", stamp(x.dead.At), attempts, x.queue, because(x.dead.Reason))
+}
+
+// explainDeferral explains a task that waits for an answer from outside.
+func (x *explainer) explainDeferral() {
+	d := x.deferral
+	x.queue = d.Queue
+	r := Reason{Kind: KindAnswer, At: d.Deadline, Queue: d.Queue, Key: d.Key, Help: answerTask(d.Name, d.Key)}
+	if d.Phase != jobstore.DeferralAwaiting {
+		r.Help = startConsumer(d.Queue)
+		x.add(r, "The wait for the answer for key %q is over, and a consumer of queue %s must handle that.", d.Key, d.Queue)
+		return
+	}
+	x.add(r, "It awaits the answer for key %q until %s.", d.Key, stamp(d.Deadline))
+}
+
+// explainJob explains a task with conditions by its job.
+func (x *explainer) explainJob(ctx context.Context) error {
+	e, err := x.l.WhyJob(ctx, int64(x.job.ID))
+	x.reasons = e.Reasons
+	return err
+}
+
+// explainRecord explains a task of which only the record is known.
+func (x *explainer) explainRecord() {
+	r := x.record
+	ended := r.FinishedAt
+	over := func(text string, args ...any) {
+		x.add(Reason{Kind: KindOver, At: ended, Node: r.NodeID}, text, args...)
+	}
+	failure := ""
+	if r.Error != nil {
+		failure = r.Error.Error()
+	}
+	switch r.State {
+	case task.StateSucceeded:
+		over("It has succeeded at %s on %s, in attempt %d.", stamp(ended), r.NodeID, r.Retries+1)
+	case task.StateFailed:
+		over("It has failed for good at %s%s.", stamp(ended), because(failure))
+	case task.StateRevoked:
+		over("It was revoked, and was skipped at %s.", stamp(ended))
+	case task.StateExpired:
+		over("It has expired before its start: at %s it was too late.", stamp(ended))
+	case task.StateAwaiting:
+		x.add(Reason{Kind: KindAnswer, Node: r.NodeID}, "It awaits an answer from outside; the store of jobs knows its key and its deadline.")
+	case task.StateRetrying:
+		x.add(Reason{Kind: KindRetry, Node: r.NodeID}, "An attempt on %s has ended, and the next one is queued%s.", r.NodeID, because(failure))
+	case task.StateStarted:
+		x.explainStarted()
+	default:
+		x.add(Reason{Kind: KindRequeued, Node: r.NodeID}, "Its dead letter, or that of a step before it, was requeued.")
+	}
+}
+
+// explainStarted explains a task that has started, and that no consumer shows.
+func (x *explainer) explainStarted() {
+	r := x.record
+	w := (*Worker)(nil)
+	if x.census != nil {
+		w = x.census.nodes[r.NodeID]
+	}
+	if w != nil && !w.Offline && w.Role == events.RoleConsumer {
+		x.add(Reason{Kind: KindRuns, At: r.StartedAt, Node: r.NodeID}, "It started on %s at %s, in attempt %d.", r.NodeID, stamp(r.StartedAt), r.Retries+1)
+		return
+	}
+	x.add(Reason{Kind: KindLost, At: r.StartedAt, Node: r.NodeID},
+		"It started on %s at %s, and that consumer is silent. When its lease ends, the broker delivers the task again.", r.NodeID, stamp(r.StartedAt))
+}
