@@ -160,6 +160,11 @@ type Stats struct {
 	// DeadDropped counts the dead letters that the limits of age and number have removed, since the
 	// queue was created unless the adapter documents another start.
 	DeadDropped int
+
+	// Oldest is since when the message waits that has waited longest. The time begins when the message
+	// is published, or when its delay ends. A message that a consumer gave back keeps its time or
+	// begins a new one. Zero: none waits, or the broker does not know.
+	Oldest time.Time
 }
 
 // Inspector is a Broker that can count and remove the messages of its queues.

@@ -127,8 +127,9 @@ func (q *queue) begin(r *run) (start bool, later func()) {
 }
 
 // commitStart is the last step before the handler. It acknowledges a task that runs at most once
-// (ackEarly) and checks again whether it is revoked. For other redelivered tasks it notes the start
-// with the broker, see [crashes.Watch.Note]. A first delivery needs neither: start is true.
+// (ackEarly). For other redelivered tasks it notes the start with the broker, see
+// [crashes.Watch.Note]. Then it checks again whether the task is revoked, since these steps and the
+// admission take time.
 //
 // start reports whether the handler may run. If start is false and later is not nil, call later on
 // another goroutine: it continues with the task. If later is nil, another goroutine settles the
@@ -136,11 +137,15 @@ func (q *queue) begin(r *run) (start bool, later func()) {
 func (r *run) commitStart() (start bool, later func()) {
 	switch {
 	case !r.idempotent():
-		return r.ackEarly() && !r.settleIfKnownRevoked(), nil
+		if !r.ackEarly() {
+			return false, nil
+		}
 	case r.request.Deliveries > 1:
-		return r.queue.c.crashes.Note(crashRun{r})
+		if start, later = r.queue.c.crashes.Note(crashRun{r}); !start {
+			return false, later
+		}
 	}
-	return true, nil
+	return !r.settleIfKnownRevoked(), nil
 }
 
 // finish ends a run after its handler has returned: it sets r.ended and r.returned, releases the

@@ -75,9 +75,9 @@ func (r *run) settleIfRevoked() bool {
 	return true
 }
 
-// settleIfKnownRevoked reports whether a task that was acknowledged before its start is revoked. If
-// so, another goroutine settles the task. It uses only the revocations that this process knows,
-// since the task cannot be put back. It does not block.
+// settleIfKnownRevoked reports whether a task that is about to start is revoked. If so, another
+// goroutine settles the task. It uses only the revocations that this process knows, since a task
+// that was acknowledged cannot be put back. It does not block.
 func (r *run) settleIfKnownRevoked() bool {
 	q := r.queue
 	if list := q.c.cfg.Revocations; list == nil || !list.Knows(q.name, r.request.Envelope) {

@@ -169,7 +169,7 @@ func TestRequeueReports(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{
 		"conditions: a task with conditions is sent by its job, which has ended; submit it again",
-		"member: group g has counted its end; submit the workflow again",
+		"member: group g has counted its end; retry the workflow (Letters.Retry, swarmiji workflow retry), or submit it again",
 		"elsewhere: its results are in store archive, which is not configured here",
 		"revoked: the task has ended: revoked",
 	}, refused); diff != "" {

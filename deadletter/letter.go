@@ -82,6 +82,9 @@ type Filter struct {
 	// Task is the task's name or a pattern: "*" matches any text and "?" one character. "": all. A
 	// letter that cannot be decoded has no name.
 	Task string
+	// Root is the id of a workflow, see [task.Envelope.RootID]. "": all. A letter that cannot be
+	// decoded has none.
+	Root task.ID
 	// Error is a part of the reason. "": all.
 	Error string
 	// OlderThan and YoungerThan limit the time since the task was dead-lettered. 0: all. A letter
@@ -93,7 +96,7 @@ type Filter struct {
 }
 
 func (f *Filter) all() bool {
-	return f.IDs == nil && f.Task == "" && f.Error == "" && f.OlderThan == 0 && f.YoungerThan == 0 && f.Limit == 0
+	return f.IDs == nil && f.Task == "" && f.Root == "" && f.Error == "" && f.OlderThan == 0 && f.YoungerThan == 0 && f.Limit == 0
 }
 
 // matcher is a compiled Filter.
@@ -134,5 +137,6 @@ func (m *matcher) early(d *broker.Dead) bool {
 // late reports whether l matches the other fields. The task's id in the message body may differ
 // from the id of the message.
 func (m *matcher) late(l *Letter) bool {
-	return (m.ids == nil || m.ids[string(l.ID)]) && (m.f.Task == "" || l.Task != nil && m.glob.Match(l.Task.Name))
+	return (m.ids == nil || m.ids[string(l.ID)]) && (m.f.Task == "" || l.Task != nil && m.glob.Match(l.Task.Name)) &&
+		(m.f.Root == "" || l.Task != nil && l.Task.RootID() == m.f.Root)
 }

@@ -54,7 +54,7 @@ func (r *Report) refuse(id task.ID, reason string) {
 // this order. After a crash or an error call Requeue again; repeating all steps is safe.
 //
 // It refuses these letters, which stay:
-//   - a member of a group that has counted its end: another run would change nothing;
+//   - a member of a group that has counted its end: [Letters.Retry] retries its workflow;
 //   - a task with conditions ([task.Conditions]): its job has ended, submit it again;
 //   - a task that has succeeded, that was revoked, or that has a newer attempt;
 //   - a task whose store is not configured here, and a message that the broker does not accept.
@@ -82,19 +82,36 @@ type refusal string
 
 func (r refusal) Error() string { return string(r) }
 
+// errCounted is the refusal of a member of a group that has counted its end.
+type errCounted string
+
+func (r errCounted) Error() string { return string(r) }
+
+// Unwrap returns the refusal.
+func (r errCounted) Unwrap() error { return refusal(r) }
+
 var errAlready = errors.New("deadletter: requeued already")
 
 func (l *Letters) requeue(ctx context.Context, queue string, letter *Letter, r *Report) (broker.DeadAction, error) {
-	next := wire.NewLife(letter.Message, rand.Text())
-	fenced, err := false, l.allowed(ctx, letter)
+	var steps []task.Link
+	if letter.Task != nil {
+		steps = letter.Task.Then
+	}
+	return l.begin(ctx, queue, letter, wire.NewLife(letter.Message, rand.Text()), steps, l.allowed(ctx, letter), r)
+}
+
+// begin begins a new life of a letter with the message next, unless err refuses it, and counts that
+// in r. steps are the skipped steps whose records it reopens.
+func (l *Letters) begin(ctx context.Context, queue string, letter *Letter, next *broker.Message, steps []task.Link, err error, r *Report) (broker.DeadAction, error) {
+	fenced := false
 	if err == nil {
-		fenced, err = l.reopen(ctx, letter, next, nil)
+		fenced, err = l.reopen(ctx, letter, next, steps, nil)
 	}
 	var why refusal
 	if err == nil {
 		// record the error for the futures that wait for the new life
 		if err = l.publish(ctx, home(queue), next); errors.As(err, &why) && fenced {
-			if _, told := l.reopen(ctx, letter, next, task.Remote(why)); told != nil {
+			if _, told := l.reopen(ctx, letter, next, steps, task.Remote(why)); told != nil {
 				err = told
 			}
 		}
@@ -140,7 +157,7 @@ func (l *Letters) allowed(ctx context.Context, letter *Letter) error {
 	}
 	ends, err := l.gather.Members(ctx, e.Group, e.GroupIndex, 1)
 	if err == nil && len(ends) > 0 {
-		return refusal("group " + string(e.Group) + " has counted its end; submit the workflow again")
+		return errCounted("group " + string(e.Group) + " has counted its end; retry the workflow (Letters.Retry, swarmiji workflow retry), or submit it again")
 	}
 	if err != nil || e.SentAt.IsZero() || time.Since(e.SentAt) <= resultstore.DefaultGatherTTL {
 		return err
@@ -160,9 +177,9 @@ func forgotten(group task.ID) refusal {
 // reopen stores the state REQUEUED of the new life, with the error why if it is not nil. fenced
 // reports whether that stops writes of the old life.
 //
-// It also reopens the records of the steps that were skipped, as far as the message shows them. For
-// a sealed message the consumer does that.
-func (l *Letters) reopen(ctx context.Context, letter *Letter, next *broker.Message, why *task.RemoteError) (fenced bool, err error) {
+// It also reopens the records of steps, which were skipped, as far as the message shows them. For a
+// sealed message the consumer does that.
+func (l *Letters) reopen(ctx context.Context, letter *Letter, next *broker.Message, steps []task.Link, why *task.RemoteError) (fenced bool, err error) {
 	e := letter.Task
 	if e == nil || e.ID.Check() != nil {
 		return false, nil
@@ -183,7 +200,7 @@ func (l *Letters) reopen(ctx context.Context, letter *Letter, next *broker.Messa
 		return false, err
 	}
 	rec.Generation = wire.FirstGeneration(rec.Life)
-	wire.EachStep(e.Then, func(step *task.Link) bool {
+	wire.EachStep(steps, func(step *task.Link) bool {
 		rec.ID, rec.Name = step.ID, utf.Cut(step.Name, 255)
 		if store, serr := l.store(e, &step.Meta, &rec); store != nil && serr == nil {
 			if serr := store.Save(ctx, rec); !errors.Is(serr, resultstore.ErrStale) {

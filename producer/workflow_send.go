@@ -18,12 +18,21 @@ import (
 func (b *builder) rootEnvelope() *task.Envelope {
 	c := &b.work.Call
 	e := &task.Envelope{
-		Root: c.Root, ID: c.Parent, Base: b.p.base, SentAt: now(), Origin: b.p.cfg.Report.NodeID, Correlation: c.Correlation, Headers: maps.Clone(c.Headers),
+		Root: b.root(), ID: c.Parent, Base: b.p.base, SentAt: now(), Origin: b.p.cfg.Report.NodeID, Correlation: c.Correlation, Headers: maps.Clone(c.Headers),
 	}
 	if b.p.cfg.Results != nil {
 		e.ReplyTo = b.p.cfg.Report.NodeID
 	}
 	return e
+}
+
+// root returns the root of all tasks of the workflow: the one of the call, else the id of the
+// workflow.
+func (b *builder) root() task.ID {
+	if root := b.work.Call.Root; root != "" {
+		return root
+	}
+	return b.id
 }
 
 // given encodes args, the argument of the first step. For [task.None] it returns an empty value.
@@ -124,7 +133,7 @@ func (b *builder) stage(f wire.Successor) (*staged, error) {
 	}
 	s := &staged{producer: b.p, own: *f.Envelope, orderKey: b.work.Call.OrderKey, followed: true, pending: &resolved{id: f.Envelope.ID}}
 	s.own.Copy = "" // it is the only copy
-	s.own.Parent, s.own.Root = b.work.Call.Parent, b.work.Call.Root
+	s.own.Parent, s.own.Root = b.work.Call.Parent, b.root()
 	s.setEnvelope(&s.own)
 	return s, s.runMiddleware(b.ctx, f.Queue, s.envelope)
 }

@@ -232,7 +232,8 @@ func (l *List) run() {
 
 // follow reads all stored revocations and then new ones, and adds them to the list. It blocks until
 // l.ctx ends or the bus fails, and returns that error. It closes l.caughtUp when the stored ones
-// are read. received reports whether it has read any event, such as its own marker.
+// are read. From then on it answers the revocations that ask for answers, after it has added them.
+// received reports whether it has read any event, such as its own marker.
 func (l *List) follow() (received bool, err error) {
 	r, err := openReader(l.ctx, l.cfg.Events, l.cfg.Live, time.Time{})
 	if err != nil {
@@ -256,6 +257,20 @@ func (l *List) follow() (received bool, err error) {
 				close(l.caughtUp)
 			}
 		}
+		if v.answer && l.current() && l.watched() {
+			// fails only if the bus is closed; then the stream ends as well
+			_ = l.cfg.Events.Publish(l.ctx, hearingEvent(typeAnswer, v.token, l.cfg.NodeID))
+		}
+	}
+}
+
+// current reports whether the list has read all revocations from before its start.
+func (l *List) current() bool {
+	select {
+	case <-l.caughtUp:
+		return true
+	default:
+		return false
 	}
 }
 

@@ -3,6 +3,7 @@
 // it before their first task.
 //
 //   - A [Revoker] revokes tasks by id or by a [Selector], and returns when the bus has stored that.
+//     [Revoker.Cancel] cancels a workflow.
 //   - A [List] holds the revocations for a consumer (consumer.Config.Revocations) or a producer
 //     ([List.Refuse]).
 //   - [Retention] is the required configuration of the bus. open.Swarm has such a bus in its field
@@ -53,7 +54,8 @@ func Retention() events.Retention {
 	return events.Retention{Age: DefaultAge, Types: []string{events.TaskRevoke}}
 }
 
-// Selector chooses the tasks that match all its fields. One of Header, Name and Queue must be set.
+// Selector chooses the tasks that match all its fields. One of Header, Name, Queue and Root must be
+// set.
 type Selector struct {
 	// Header and Value: the task has this header with this value. "": any.
 	Header, Value string
@@ -61,6 +63,9 @@ type Selector struct {
 	Name string
 	// Queue is the queue of the task. "": any.
 	Queue string
+	// Root is the id of a workflow: the task has this root ([task.Envelope.RootID]). Header, Name and
+	// Queue must then be empty: consumers of versions before Root would ignore it. "": any.
+	Root task.ID
 	// SentBefore excludes tasks submitted later, on their producer's clock, in milliseconds. Zero:
 	// tasks that are submitted later match too, until the revocation ends.
 	SentBefore time.Time
@@ -69,11 +74,19 @@ type Selector struct {
 func (s *Selector) isZero() bool { return *s == Selector{} }
 
 // Check returns an error that wraps [ErrBadSelector] for an invalid selector: it would choose all
-// tasks, or has a Value without a Header, or a text is too long or not UTF-8.
+// tasks, or has a Value without a Header or a Root with other fields, or a text is too long or not
+// UTF-8. For a malformed Root it wraps [task.ErrBadID] as well.
 func (s *Selector) Check() error {
 	switch {
+	case s.Root != "" && (s.Header != "" || s.Value != "" || s.Name != "" || s.Queue != ""):
+		return fmt.Errorf("%w: Root with Header, Name or Queue", ErrBadSelector)
+	case s.Root != "":
+		if err := s.Root.Check(); err != nil {
+			return fmt.Errorf("%w: Root: %w", ErrBadSelector, err)
+		}
+		return nil
 	case s.Header == "" && s.Name == "" && s.Queue == "":
-		return fmt.Errorf("%w: it would revoke every task; set Header, Name or Queue", ErrBadSelector)
+		return fmt.Errorf("%w: it would revoke every task; set Header, Name, Queue or Root", ErrBadSelector)
 	case s.Header == "" && s.Value != "":
 		return fmt.Errorf("%w: a Value without a Header", ErrBadSelector)
 	}
@@ -89,6 +102,9 @@ func (s *Selector) Check() error {
 // Selector chooses no task.
 func (s *Selector) Match(queue string, e *task.Envelope) bool {
 	if s.isZero() || s.Name != "" && s.Name != e.Name || s.Queue != "" && s.Queue != queue {
+		return false
+	}
+	if s.Root != "" && s.Root != e.RootID() {
 		return false
 	}
 	if s.Header != "" {
@@ -108,6 +124,8 @@ type Revocation struct {
 	Terminate bool // cancel the contexts of running tasks, with cause task.ErrRevoked
 
 	token string // identifies the event for its sender
+	// each list of a consumer answers with its node when it has applied the revocation
+	answer bool
 }
 
 // Match reports whether v revokes a task from queue.
@@ -126,6 +144,8 @@ const (
 	fieldName      = "task-name"
 	fieldQueue     = "task-queue"
 	fieldBefore    = "sent-before-ms"
+	fieldRoot      = "root"
+	fieldAnswer    = "answer"
 )
 
 // marker returns an event that revokes nothing, with a new token. A reader that receives it has
@@ -134,9 +154,16 @@ func marker(node string) events.Event {
 	return events.Event{Type: events.TaskRevoke, NodeID: node, Time: time.Now(), Fields: map[string]any{fieldToken: rand.Text()}}
 }
 
-// event returns v as an event of the sender node, with a new token. v does not change.
+// event returns v as an event of the sender node, with the token of v, or a new one. v does not
+// change.
 func (v *Revocation) event(node string) events.Event {
 	e := marker(node)
+	if v.token != "" {
+		e.Fields[fieldToken] = v.token
+	}
+	if v.answer {
+		e.Fields[fieldAnswer] = true
+	}
 	e.Fields[fieldUntil] = v.Until.UnixMilli()
 	if v.Terminate {
 		e.Fields[fieldTerminate] = true
@@ -149,7 +176,7 @@ func (v *Revocation) event(node string) events.Event {
 		e.Fields[fieldIDs] = ids
 	}
 	s := &v.Selector
-	for name, text := range map[string]string{fieldHeader: s.Header, fieldName: s.Name, fieldQueue: s.Queue} {
+	for name, text := range map[string]string{fieldHeader: s.Header, fieldName: s.Name, fieldQueue: s.Queue, fieldRoot: string(s.Root)} {
 		if text != "" {
 			e.Fields[name] = text
 		}
@@ -179,6 +206,7 @@ func read(e *events.Event) Revocation {
 	}
 	v.Until = time.UnixMilli(int64(until))
 	v.Terminate, _ = e.Fields[fieldTerminate].(bool)
+	v.answer, _ = e.Fields[fieldAnswer].(bool)
 	ids, _ := e.Fields[fieldIDs].([]any)
 	for _, value := range ids[:min(len(ids), MaxIDs)] {
 		if id, ok := value.(string); ok && task.ID(id).Check() == nil {
@@ -190,6 +218,8 @@ func read(e *events.Event) Revocation {
 	s.Value, _ = e.Fields[fieldValue].(string)
 	s.Name, _ = e.Fields[fieldName].(string)
 	s.Queue, _ = e.Fields[fieldQueue].(string)
+	root, _ := e.Fields[fieldRoot].(string)
+	s.Root = task.ID(root)
 	if before, ok := e.Fields[fieldBefore].(float64); ok && before > 0 && before < maxMillis {
 		s.SentBefore = time.UnixMilli(int64(before))
 	}

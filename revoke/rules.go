@@ -19,8 +19,8 @@ type rules struct {
 
 // shape is the set of fields that a selector uses.
 type shape struct {
-	header      string
-	name, queue bool
+	header            string
+	name, queue, root bool
 }
 
 type rule struct {
@@ -76,7 +76,7 @@ func (r *rules) reshape() {
 	seen := make(map[shape]bool)
 	r.shapes = r.shapes[:0]
 	for s := range r.rules {
-		if sh := (shape{s.Header, s.Name != "", s.Queue != ""}); !seen[sh] {
+		if sh := (shape{s.Header, s.Name != "", s.Queue != "", s.Root != ""}); !seen[sh] {
 			seen[sh] = true
 			r.shapes = append(r.shapes, sh)
 		}
@@ -99,6 +99,9 @@ func (r *rules) match(queue string, e *task.Envelope, now int64) bool {
 		}
 		if sh.queue {
 			s.Queue = queue
+		}
+		if sh.root {
+			s.Root = e.RootID()
 		}
 		if known, ok := r.rules[s]; ok && known.ends > now && (known.before.IsZero() || !e.SentAt.After(known.before)) {
 			return true

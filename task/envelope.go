@@ -12,7 +12,7 @@ const EnvelopeVersion = 1
 type Envelope struct {
 	Version    int    // 0 is written as EnvelopeVersion
 	ID         ID     // the same through all retries of the task
-	Root       ID     // first task of the workflow; "": ID itself
+	Root       ID     // id of the workflow, which is that of its last step; "": ID itself
 	Parent     ID     // task that sent this one; "": none
 	Group      ID     // group of this task; "": none
 	GroupIndex int    // place in the group, from 0
@@ -52,7 +52,9 @@ type Envelope struct {
 	Unknown []byte
 }
 
-// RootID returns the id of the first task of the workflow: Root, or ID if Root is empty.
+// RootID returns the id of the workflow: Root, or ID if Root is empty. A task without a workflow is
+// the root of the tasks that follow it. In the messages of older producers the root of a workflow is
+// its first step.
 func (e *Envelope) RootID() ID {
 	if e.Root != "" {
 		return e.Root

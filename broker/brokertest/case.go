@@ -53,6 +53,10 @@ var (
 	needsInspect      = promised("Inspect", func(p Promises) bool { return p.Inspect })
 	needsDeadLetters  = promised("DeadLetters", func(p Promises) bool { return p.DeadLetters })
 	needsFind         = promised("Find", func(p Promises) bool { return p.Find })
+	needsOldest       = promised("Oldest", func(p Promises) bool { return p.Oldest })
+	needsNames        = promised("Queues", func(p Promises) bool { return p.Queues })
+	needsList         = promised("List", func(p Promises) bool { return p.List })
+	needsDeadByID     = promised("DeadByID", func(p Promises) bool { return p.DeadByID })
 	needsWatch        = promised("Watch", func(p Promises) bool { return p.Watch })
 	needsWitness      = promised("Witness", func(p Promises) bool { return p.Witness })
 	needsTransactions = promised("Transactions", func(p Promises) bool { return p.Transactions })
@@ -65,7 +69,7 @@ var (
 func cases() []testCase {
 	return slices.Concat(
 		deliverCases(), nameCases(), settleCases(), prefetchCases(), orderCases(), priorityCases(), delayCases(),
-		closeCases(), batchCases(), retryCases(), deadCases(), scanCases(), inspectCases(), findCases(),
+		closeCases(), batchCases(), retryCases(), deadCases(), scanCases(), inspectCases(), listCases(), findCases(),
 		leaseCases(), faultCases(), watchCases(), witnessCases(), transactionCases(), acknowledgementCases(), modelCases(),
 	)
 }

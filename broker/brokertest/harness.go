@@ -95,7 +95,11 @@ type Promises struct {
 	Resize      bool // broker.Resizer
 	Inspect     bool // broker.Inspector; a Stats field of -1 is accepted
 	DeadLetters bool // broker.DeadLetterer
+	Oldest      bool // Stats.Oldest is set while messages wait; needs Inspect
 	Find        bool // broker.Finder
+	Queues      bool // broker.QueueLister
+	List        bool // broker.Lister
+	DeadByID    bool // broker.DeadFinder; needs DeadLetters
 	Watch       bool // broker.Watcher
 	Witness     bool // broker.Witness
 	// broker.TxPublisher

@@ -83,6 +83,45 @@ func inspectCases() []testCase {
 			},
 		},
 		{
+			Area: "inspect", Name: "the oldest waiting message", Needs: []need{needsInspect, needsOldest},
+			Explain: "Oldest is since when the message waits that has waited longest, whatever its level. It is zero if none waits; held and delayed messages do not count.",
+			Run: func(w *world) {
+				b := w.Open()
+				q := w.queue(b, "oldest")
+				oldest := func() time.Time {
+					ctx, cancel := w.Ctx()
+					defer cancel()
+					st, err := w.inspector(b).Stats(ctx, q)
+					w.Must(err, "Stats")
+					return st.Oldest
+				}
+				if w.h.Promises.Delays {
+					w.publishAt(b, q, msg("later"), time.Now().Add(time.Hour))
+				}
+				if at := oldest(); !at.IsZero() {
+					w.Errorf("Oldest of an empty queue is %v", at)
+				}
+				begin := time.Now()
+				w.publish(b, q, msg("first"))
+				w.Until("Oldest is set", func() bool { return !oldest().IsZero() })
+				first := oldest()
+				if late := first.Sub(begin); late < -w.Slack || late > w.Slack {
+					w.Errorf("Oldest is %v from the time of publishing", late)
+				}
+				w.Until("time passes", func() bool { return time.Since(begin) > 20*time.Millisecond })
+				w.publish(b, q, msg("second"))
+				if at := oldest(); !at.Equal(first) {
+					w.Errorf("Oldest is %v with a younger message, want %v", at, first)
+				}
+				s := w.subscribe(b, q, 1)
+				d := w.receiveID(s, "first")
+				w.Until("Oldest is that of the second message", func() bool { return oldest().After(first) })
+				w.ack(d)
+				w.ack(w.receiveID(s, "second"))
+				w.Until("Oldest of the empty queue is zero", func() bool { return oldest().IsZero() })
+			},
+		},
+		{
 			Area: "inspect", Name: "a missing queue is ErrNoQueue", Needs: []need{needsInspect, needsQueues},
 			Explain: "Stats of a queue that does not exist is ErrNoQueue, and so is Purge; neither creates the queue.",
 			Run: func(w *world) {

@@ -44,6 +44,17 @@ func methodsOfQueue(b broker.Broker) map[string]func(ctx context.Context, queue 
 			return f.Update(ctx, q, broker.Outgoing{Queue: q, Message: msg("x")})
 		}
 	}
+	if l, ok := capability.As[broker.Lister](b); ok {
+		calls["List"] = func(ctx context.Context, q string) error {
+			_, err := l.List(ctx, q, broker.ListQuery{Place: broker.PlaceWaiting})
+			return err
+		}
+	}
+	if f, ok := capability.As[broker.DeadFinder](b); ok {
+		calls["ScanDeadID"] = func(ctx context.Context, q string) error {
+			return f.ScanDeadID(ctx, q, "x", func(*broker.Dead) broker.DeadAction { return broker.DeadKeep })
+		}
+	}
 	if n, ok := capability.As[broker.Witness](b); ok {
 		start := note("n", "node")
 		calls["NoteStart"] = func(ctx context.Context, q string) error { _, err := n.NoteStart(ctx, q, start); return err }
@@ -73,6 +84,9 @@ func checkPromises(w *world) {
 	has("Inspect", p.Inspect, offers[broker.Inspector](b))
 	has("DeadLetters", p.DeadLetters, offers[broker.DeadLetterer](b))
 	has("Find", p.Find, offers[broker.Finder](b))
+	has("Queues", p.Queues, offers[broker.QueueLister](b))
+	has("List", p.List, offers[broker.Lister](b))
+	has("DeadByID", p.DeadByID, offers[broker.DeadFinder](b))
 	has("Watch", p.Watch, offers[broker.Watcher](b))
 	has("Witness", p.Witness, offers[broker.Witness](b))
 	has("Transactions", p.Transactions, offers[broker.TxPublisher](b))
@@ -111,6 +125,7 @@ func checkWrapped(w *world) {
 		suite.CapabilityOf[broker.Retrier](), suite.CapabilityOf[broker.Declarer](), suite.CapabilityOf[broker.PrefetchAdviser](),
 		suite.CapabilityOf[broker.Inspector](), suite.CapabilityOf[broker.Auditor](), suite.CapabilityOf[broker.Locator](),
 		suite.CapabilityOf[broker.Finder](), suite.CapabilityOf[broker.Watcher](), suite.CapabilityOf[broker.DeadLetterer](),
+		suite.CapabilityOf[broker.QueueLister](), suite.CapabilityOf[broker.Lister](), suite.CapabilityOf[broker.DeadFinder](),
 		suite.CapabilityOf[broker.Witness](), suite.CapabilityOf[broker.TxPublisher]())
 	q := w.queue(b, "wrapped")
 	s := w.subscribe(b, q, 1)

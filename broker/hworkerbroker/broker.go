@@ -42,6 +42,8 @@ var (
 	_ broker.Retrier        = (*Broker)(nil)
 	_ broker.Inspector      = (*Broker)(nil)
 	_ broker.DeadLetterer   = (*Broker)(nil)
+	_ broker.QueueLister    = (*Broker)(nil)
+	_ broker.Lister         = (*Broker)(nil)
 	_ broker.Watcher        = (*Broker)(nil)
 
 	_ broker.PrefetchAdviser = (*Broker)(nil)

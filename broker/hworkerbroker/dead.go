@@ -127,11 +127,7 @@ func (b *Broker) scan(ctx context.Context, k keys, which string, letters []Noted
 		if err := context.Cause(ctx); err != nil {
 			return false, err
 		}
-		m, err := decode(l.Payload)
-		if err != nil {
-			m = &broker.Message{ContentType: contentPayload, Priority: defaultPriority, Body: []byte(l.Payload)}
-		}
-		switch fn(&broker.Dead{Message: m, Queue: k.queue, At: l.At}) {
+		switch fn(&broker.Dead{Message: shown(l.Payload), Queue: k.queue, At: l.At}) {
 		case broker.DeadStop:
 			return true, drop()
 		case broker.DeadRemove:

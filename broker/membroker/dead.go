@@ -86,6 +86,29 @@ func (b *Broker) ScanDead(ctx context.Context, queue string, fn func(*broker.Dea
 	q.trimDead()
 	letters := slices.Clone(q.dead)
 	q.unlock()
+	return b.scan(ctx, q, letters, fn)
+}
+
+// ScanDeadID implements [broker.DeadFinder]. It is ScanDead for the letters whose message has the
+// id. It compares the ids of all letters.
+func (b *Broker) ScanDeadID(ctx context.Context, queue, id string, fn func(*broker.Dead) broker.DeadAction) error {
+	q, err := b.lookup(ctx, queue)
+	if err != nil {
+		return err
+	}
+	q.trimDead()
+	var letters []*letter
+	for _, l := range q.dead {
+		if l.Message.ID == id {
+			letters = append(letters, l)
+		}
+	}
+	q.unlock()
+	return b.scan(ctx, q, letters, fn)
+}
+
+// scan calls fn with letters of q and does as fn returns, see ScanDead.
+func (b *Broker) scan(ctx context.Context, q *queue, letters []*letter, fn func(*broker.Dead) broker.DeadAction) error {
 	for _, l := range letters {
 		if err := b.ready(ctx); err != nil {
 			return err

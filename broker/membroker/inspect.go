@@ -2,6 +2,7 @@ package membroker
 
 import (
 	"context"
+	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
 )
@@ -33,7 +34,30 @@ func (b *Broker) Stats(ctx context.Context, queue string) (broker.Stats, error) 
 	}
 	defer q.unlock()
 	q.trimDead()
-	return broker.Stats{Ready: q.ready, Held: q.held, Delayed: q.delayed, Dead: len(q.dead), DeadDropped: q.deadDropped}, nil
+	return broker.Stats{
+		Ready: q.ready, Held: q.held, Delayed: q.delayed, Dead: len(q.dead), DeadDropped: q.deadDropped, Oldest: q.oldest(),
+	}, nil
+}
+
+// oldest returns since when the message waits that became ready first, zero if none waits. Within
+// the ring and the heap of a level the first item became ready first. Call it with q.mu held.
+func (q *queue) oldest() time.Time {
+	var first *item
+	look := func(it *item) {
+		if it != nil && (first == nil || it.since < first.since) {
+			first = it
+		}
+	}
+	for i := range q.levels {
+		look(q.levels[i].ring.front())
+		if h := q.levels[i].returned; len(h) > 0 {
+			look(h[0])
+		}
+	}
+	if first == nil {
+		return time.Time{}
+	}
+	return time.Unix(0, first.since)
 }
 
 // Purge implements [broker.Inspector]. It removes the ready messages, lets waiting publishers use

@@ -28,6 +28,7 @@ type item struct {
 	pos   uint64    // in the ring
 	index int       // in the heap; -1: in no heap
 	due   time.Time // due time of a delayed item; it does not change while the item is delayed
+	since int64     // when it became ready the last time, in Unix nanoseconds
 	count int32     // number of deliveries
 	level uint8
 	place place

@@ -118,6 +118,7 @@ func (q *queue) superseded(m *broker.Message) bool {
 func (q *queue) append(it *item) {
 	it.level = q.levelOf(it.m.Priority)
 	it.seq = q.seq
+	it.since = time.Now().UnixNano()
 	q.seq++
 	it.place = ready
 	q.levels[it.level].ring.push(it)
@@ -305,9 +306,9 @@ func (q *queue) setLevels(bounds []int) {
 			it.level = q.levelOf(it.m.Priority)
 			heap.Push(&q.levels[it.level].returned, it)
 		}
-		old[i].ring.each(func(it *item) {
+		for it := range old[i].ring.all() {
 			it.level = q.levelOf(it.m.Priority)
 			q.levels[it.level].ring.push(it)
-		})
+		}
 	}
 }

@@ -1,5 +1,7 @@
 package membroker
 
+import "iter"
+
 // ring is a queue of items in which a removed item leaves a hole. The zero value is empty. The
 // queue's mutex guards it.
 type ring struct {
@@ -42,6 +44,18 @@ func (r *ring) pop() *item {
 	return nil
 }
 
+// front returns the first item, or nil. It moves head over holes. Call it with the queue's mutex
+// held.
+func (r *ring) front() *item {
+	for ; r.head != r.tail; r.head++ {
+		if it := r.slots[r.head&uint64(len(r.slots)-1)]; it != nil {
+			return it
+		}
+		r.holes--
+	}
+	return nil
+}
+
 // remove replaces the item, which must be in the ring, by a hole. It does not shrink the ring. Call
 // it with the queue's mutex held.
 func (r *ring) remove(it *item) {
@@ -65,11 +79,13 @@ func (r *ring) resize() {
 	}
 }
 
-// each calls fn for every item, first to last.
-func (r *ring) each(fn func(it *item)) {
-	for p := r.head; p != r.tail; p++ {
-		if it := r.slots[p&uint64(len(r.slots)-1)]; it != nil {
-			fn(it)
+// all iterates over the items, first to last.
+func (r *ring) all() iter.Seq[*item] {
+	return func(yield func(it *item) bool) {
+		for p := r.head; p != r.tail; p++ {
+			if it := r.slots[p&uint64(len(r.slots)-1)]; it != nil && !yield(it) {
+				return
+			}
 		}
 	}
 }

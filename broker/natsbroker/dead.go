@@ -245,15 +245,27 @@ func decodeText(s string) string {
 // On servers before 2.11 it first drops letters older than Config.DeadTTL. Returns ErrNoQueue if
 // the queue does not exist, and the server's first error.
 func (b *Broker) ScanDead(ctx context.Context, name string, fn func(*broker.Dead) broker.DeadAction) error {
-	return wrap(b.scanDead(ctx, name, fn), "scan the dead letters of", name)
+	return wrap(b.scanDead(ctx, name, ">", fn), "scan the dead letters of", name)
 }
 
-// scanDead calls fn with each letter from the oldest on, up to the last message that the stream
-// held at the beginning. It deletes a letter if fn returns DeadRemove, and ends after DeadStop. On
+// ScanDeadID implements [broker.DeadFinder]. It is ScanDead for the subjects of one id: the server
+// finds their letters without a search.
+func (b *Broker) ScanDeadID(ctx context.Context, name, id string, fn func(*broker.Dead) broker.DeadAction) error {
+	token, err := idToken(id)
+	if err != nil { // no letter can have it
+		_, err = b.queue(ctx, name)
+	} else {
+		err = b.scanDead(ctx, name, token+".*", fn)
+	}
+	return wrap(err, "find dead letters of", name)
+}
+
+// scanDead calls fn with each letter whose subject ends like the pattern which, from the oldest on,
+// up to the last message that the stream held at the beginning. It deletes a letter if fn returns DeadRemove, and ends after DeadStop. On
 // servers before 2.11 it first drops expired letters, see dropExpiredDead. It waits for the
 // server. Returns ErrNoQueue if the queue does not exist, and ctx's cause if ctx ends between two
 // letters.
-func (b *Broker) scanDead(ctx context.Context, name string, fn func(*broker.Dead) broker.DeadAction) error {
+func (b *Broker) scanDead(ctx context.Context, name, which string, fn func(*broker.Dead) broker.DeadAction) error {
 	q, err := b.queue(ctx, name)
 	if err != nil {
 		return err
@@ -269,7 +281,7 @@ func (b *Broker) scanDead(ctx context.Context, name string, fn func(*broker.Dead
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		st, err := b.conn.GetNext(ctx, b.names.stream, q.dead+">", seq)
+		st, err := b.conn.GetNext(ctx, b.names.stream, q.dead+which, seq)
 		if errors.Is(err, natsconn.ErrNotFound) || err == nil && st.Seq > last {
 			return nil
 		}

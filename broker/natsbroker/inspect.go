@@ -33,7 +33,7 @@ func (b *Broker) state(ctx context.Context, q *queue, level int) (consumerState,
 }
 
 // Stats implements [broker.Inspector]. A message that was returned to the queue and waits for a
-// consumer counts as held. DeadDropped counts the letters that this process has dropped because
+// consumer counts as held, and not for Oldest. DeadDropped counts the letters that this process has dropped because
 // there were too many. The server does not report expired letters. Returns ErrNoQueue if the queue
 // does not exist. It waits for the server.
 func (b *Broker) Stats(ctx context.Context, name string) (broker.Stats, error) {
@@ -52,19 +52,25 @@ func (b *Broker) stats(ctx context.Context, name string) (broker.Stats, error) {
 	}
 	for i := range q.work {
 		st, err := b.state(ctx, q, i)
+		ready := int(st.Pending)
 		if errors.Is(err, natsconn.ErrNoConsumer) {
-			n, err := b.conn.Subjects(ctx, b.names.stream, q.work[i]+"*")
-			if err != nil {
-				return sum, err
-			}
-			sum.Ready += n
-			continue
+			ready, err = b.conn.Subjects(ctx, b.names.stream, q.work[i]+"*")
 		}
 		if err != nil {
 			return sum, err
 		}
-		sum.Ready += int(st.Pending)
+		sum.Ready += ready
 		sum.Held += st.AckPending
+		if ready == 0 {
+			continue
+		}
+		first, err := b.nextWaiting(ctx, q, i, st.Delivered.Stream+1)
+		if err != nil {
+			return sum, err
+		}
+		if first != nil && (sum.Oldest.IsZero() || first.Time.Before(sum.Oldest)) {
+			sum.Oldest = first.Time
+		}
 	}
 	if sum.Delayed, err = b.conn.Subjects(ctx, b.names.stream, q.schedule+"*"); err != nil {
 		return sum, err

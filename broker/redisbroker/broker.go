@@ -47,6 +47,8 @@ var (
 	_ broker.Auditor        = (*Broker)(nil)
 	_ broker.DeadLetterer   = (*Broker)(nil)
 	_ broker.Finder         = (*Broker)(nil)
+	_ broker.QueueLister    = (*Broker)(nil)
+	_ broker.Lister         = (*Broker)(nil)
 	_ broker.Watcher        = (*Broker)(nil)
 	_ broker.Witness        = (*Broker)(nil)
 )

@@ -128,16 +128,37 @@ type letter struct {
 // It waits for the database and returns its errors. If ctx ends it shows no further letter, removes
 // the chosen ones, and returns ctx's cause.
 func (b *Broker) scanPage(ctx context.Context, q *queue, from, last int64, fn func(*broker.Dead) broker.DeadAction) (int64, bool, error) {
-	var page []letter
-	err := b.view(ctx, func(ctx context.Context, tx *sqlconn.Tx) (err error) {
-		page, err = b.readDead(ctx, tx, q, from, last)
-		return err
-	})
+	page, err := b.readDead(ctx, q, b.text.readDead, from, last, deadPage)
 	if err != nil {
 		return from, false, err
 	}
+	return b.show(ctx, q, page, fn)
+}
+
+// ScanDeadID implements [broker.DeadFinder]. It reads the letters with one statement, which
+// compares the ids of all letters of the queue, and removes those that fn chose with another one.
+// No transaction is open during fn. Otherwise it is like ScanDead.
+func (b *Broker) ScanDeadID(ctx context.Context, queue, id string, fn func(*broker.Dead) broker.DeadAction) error {
+	q, err := b.queue(ctx, queue)
+	if err == nil {
+		err = b.trim(ctx, q)
+	}
+	if err == nil && messagecode.ValidID(id) {
+		var found []letter
+		if found, err = b.readDead(ctx, q, b.text.deadByID, id); err == nil {
+			_, _, err = b.show(ctx, q, found, fn)
+		}
+	}
+	return wrap(err, "find dead letters of", queue)
+}
+
+// show shows letters to fn and removes those that fn chose. It returns the number of the last
+// letter that it has shown, and whether a scan continues after a page like this one. It waits for
+// the database and returns its errors. If ctx ends it shows no further letter, removes the chosen
+// ones, and returns ctx's cause.
+func (b *Broker) show(ctx context.Context, q *queue, page []letter, fn func(*broker.Dead) broker.DeadAction) (from int64, more bool, err error) {
 	var remove [][]any
-	more := len(page) == deadPage
+	more = len(page) == deadPage
 	for i := range page {
 		if ctx.Err() != nil {
 			return from, false, errors.Join(context.Cause(ctx), b.dropDead(context.WithoutCancel(ctx), remove))
@@ -155,11 +176,20 @@ func (b *Broker) scanPage(ctx context.Context, q *queue, from, last int64, fn fu
 	return from, more, b.dropDead(ctx, remove)
 }
 
-// readDead returns one page: the first deadPage letters after from, up to last, oldest first.
-// Headers that cannot be read are left out. It changes nothing. It waits for the database and
-// returns its errors.
-func (b *Broker) readDead(ctx context.Context, tx *sqlconn.Tx, q *queue, from, last int64) (page []letter, err error) {
-	rows, err := tx.Query(ctx, b.text.readDead, q.id, from, last, deadPage)
+// readDead returns the letters of q that a query with these further arguments selects. Headers that
+// cannot be read are left out. It changes nothing. It waits for the database and returns its
+// errors.
+func (b *Broker) readDead(ctx context.Context, q *queue, query string, args ...any) (page []letter, err error) {
+	err = b.view(ctx, func(ctx context.Context, tx *sqlconn.Tx) (err error) {
+		page, err = readLetters(ctx, tx, q, query, args)
+		return err
+	})
+	return page, err
+}
+
+// readLetters is readDead in a transaction.
+func readLetters(ctx context.Context, tx *sqlconn.Tx, q *queue, query string, args []any) (page []letter, err error) {
+	rows, err := tx.Query(ctx, query, append([]any{q.id}, args...)...)
 	if err != nil {
 		return nil, err
 	}
@@ -278,11 +308,13 @@ func (b *Broker) Stats(ctx context.Context, queue string) (broker.Stats, error) 
 // stats counts the messages of a queue. It also returns the age of its oldest dead letter, 0
 // without one. It changes nothing. It waits for the database and returns its errors.
 func (b *Broker) stats(ctx context.Context, q *queue) (st broker.Stats, oldest time.Duration, err error) {
-	var ready, held, delayed, dead, dropped, age int64
+	var ready, held, delayed, dead, dropped, age, since int64
 	err = b.view(ctx, func(ctx context.Context, tx *sqlconn.Tx) error {
-		return tx.Row(ctx, b.text.stats, q.id).Scan(&ready, &held, &delayed, &dead, &dropped, &age)
+		return tx.Row(ctx, b.text.stats, q.id).Scan(&ready, &held, &delayed, &dead, &dropped, &age, &since)
 	})
-	st = broker.Stats{Ready: int(ready), Held: int(held), Delayed: int(delayed), Dead: int(dead), DeadDropped: int(dropped)}
+	st = broker.Stats{
+		Ready: int(ready), Held: int(held), Delayed: int(delayed), Dead: int(dead), DeadDropped: int(dropped), Oldest: sqlconn.Time(since),
+	}
 	return st, time.Duration(age) * time.Microsecond, err
 }
 

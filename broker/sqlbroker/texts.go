@@ -51,11 +51,18 @@ type texts struct {
 	manyDead  string // $1 queue, $2 how many stay
 	oldDead   string // $1 queue, $2 age
 	countDead string // $1 queue, $2 number: adds to the dropped letters
+	deadByID  string // $1 queue, $2 id
 
-	// stats: $1 queue. It returns ready, held, delayed, dead, dropped, and the age of the oldest
-	// letter.
+	// stats: $1 queue. It returns ready, held, delayed, dead, dropped, the age of the oldest letter,
+	// and when the oldest ready message was due, 0 if none is ready.
 	stats string
 	purge string // $1 queue, $2 number
+
+	queues string // $1 namespace. It returns the names.
+	// waiting and delayed: $1 queue, $2 level, $3 and $4 the order and seq of the message before, $5
+	// number. held: $1 queue, $2 and $3 id and generation of the message before, $4 number. They return
+	// the columns of claimed, the end of the lease, and the order within the level.
+	waiting, delayed, held string
 
 	find   string // $1 queue, $2 id. It returns now, due and the columns of claimed.
 	remove string // $1 queue, $2 id
@@ -119,8 +126,8 @@ func newTexts(d sqlconn.Dialect) *texts {
 					WHERE queue = $1 AND due <= ` + once + ` ORDER BY level, due, seq LIMIT $3) AS r WHERE r.token = $2)
 			AND m.leased > ` + once,
 		lastDead: `SELECT coalesce(max(seq), 0) FROM swarmiji_dead WHERE queue = $1`,
-		readDead: `SELECT m.seq, m.at, m.reason, m.stack, m.attempts, m.id, m.generation, m.priority, m.expires, m.content_type, m.meta, m.body
-			FROM swarmiji_dead AS m WHERE m.queue = $1 AND m.seq > $2 AND m.seq <= $3 ORDER BY m.seq LIMIT $4`,
+		readDead:  letters + ` AND m.seq > $2 AND m.seq <= $3 ORDER BY m.seq LIMIT $4`,
+		deadByID:  letters + ` AND m.id = $2 ORDER BY m.seq`,
 		dropDead:  `DELETE FROM swarmiji_dead WHERE queue = $1 AND seq = $2`,
 		purgeDead: `DELETE FROM swarmiji_dead WHERE queue = $1`,
 		manyDead: `DELETE FROM swarmiji_dead WHERE queue = $1 AND seq <= (
@@ -131,8 +138,10 @@ func newTexts(d sqlconn.Dialect) *texts {
 				coalesce(sum(CASE WHEN m.leased > c.t THEN 1 ELSE 0 END), 0),
 				coalesce(sum(CASE WHEN m.leased <= c.t AND m.due > c.t THEN 1 ELSE 0 END), 0),
 				(SELECT count(*) FROM swarmiji_dead WHERE queue = $1), (SELECT dropped FROM swarmiji_queue WHERE id = $1),
-				` + once + ` - coalesce((SELECT min(at) FROM swarmiji_dead WHERE queue = $1), ` + once + `)
+				` + once + ` - coalesce((SELECT min(at) FROM swarmiji_dead WHERE queue = $1), ` + once + `),
+				coalesce(min(CASE WHEN m.leased <= c.t AND m.due <= c.t THEN m.due END), 0)
 			FROM (SELECT ` + now + ` AS t) AS c JOIN swarmiji_message AS m ON m.queue = $1`,
+		queues: `SELECT name FROM swarmiji_queue WHERE namespace = $1 ORDER BY name`,
 		find: `SELECT ` + once + `, ` + claimed + ` FROM swarmiji_message AS m WHERE m.queue = $1 AND m.id = $2 AND m.` + waiting + once + `
 			ORDER BY m.generation DESC LIMIT 1`,
 		remove: `DELETE FROM swarmiji_message WHERE queue = $1 AND id = $2 AND generation = (` + newest + `) AND ` + waiting + once,
@@ -154,13 +163,24 @@ func newTexts(d sqlconn.Dialect) *texts {
 		leave: `UPDATE swarmiji_node SET gone = 1, seen = ` + now + ` WHERE namespace = $1 AND node = $2`,
 		look:  `SELECT beat, gone, ` + now + ` - seen FROM swarmiji_node WHERE namespace = $1 AND node = $2`,
 	}
+	order := "m.due" // of the messages of a level, as its index has it
 	if d == sqlconn.Postgres {
 		t.forPostgres(now, once)
 	} else {
+		order = "max(m.due, m.leased)"
 		t.forSQLite(now, once)
 	}
+	listed := `SELECT ` + claimed + `, m.leased, ` + order + ` FROM swarmiji_message AS m WHERE m.queue = $1 AND `
+	inLevel := ` AND m.level = $2 AND m.leased <= ` + once + ` AND (` + order + `, m.seq) > ($3, $4) ORDER BY ` + order + `, m.seq LIMIT $5`
+	t.waiting = listed + order + ` <= ` + once + inLevel
+	t.delayed = listed + order + ` > ` + once + inLevel
+	t.held = listed + `m.leased > ` + once + ` AND (m.id, m.generation) > ($2, $3) ORDER BY m.id, m.generation LIMIT $4`
 	return t
 }
+
+// letters selects the dead letters of a queue, with the columns that readLetters scans.
+const letters = `SELECT m.seq, m.at, m.reason, m.stack, m.attempts, m.id, m.generation, m.priority, m.expires, m.content_type, m.meta, m.body
+	FROM swarmiji_dead AS m WHERE m.queue = $1`
 
 const (
 	insertInto = `INSERT INTO swarmiji_message (queue, level, due, id, generation, priority, expires, content_type, meta, body) `

@@ -257,3 +257,28 @@ func (c *Conn) Subjects(ctx context.Context, stream, subject string) (int, error
 	err := c.API(ctx, "STREAM.INFO."+stream, map[string]any{"subjects_filter": subject, "offset": beyond}, &resp)
 	return resp.Total, err
 }
+
+// SubjectNames returns the subjects of the stream's messages that match a pattern, in no order. It
+// waits for the server, with a request for each 100,000 of them. Returns [ErrNoStream] without the
+// stream.
+func (c *Conn) SubjectNames(ctx context.Context, stream, pattern string) ([]string, error) {
+	var names []string
+	for {
+		var resp struct {
+			Total int `json:"total"`
+			State struct {
+				Subjects map[string]uint64 `json:"subjects"`
+			} `json:"state"`
+		}
+		err := c.API(ctx, "STREAM.INFO."+stream, map[string]any{"subjects_filter": pattern, "offset": len(names)}, &resp)
+		if err != nil {
+			return nil, err
+		}
+		for name := range resp.State.Subjects {
+			names = append(names, name)
+		}
+		if len(names) >= resp.Total || len(resp.State.Subjects) == 0 {
+			return names, nil
+		}
+	}
+}

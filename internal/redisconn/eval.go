@@ -3,6 +3,7 @@ package redisconn
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -157,6 +158,51 @@ func (c *Conn) repeat(ctx context.Context, key string, call func(context.Context
 		c.reload(ctx, err)
 		if !c.pause(ctx, c.backoff.Interval(i)) {
 			return nil, c.ended(ctx, last)
+		}
+	}
+}
+
+// keysCount is the number of keys that the server looks at in one call of SCAN.
+const keysCount = 1000
+
+// Keys returns the keys of the database that match a pattern, in no order, on a cluster those of
+// all masters. A key that exists during the whole call is returned, perhaps twice. It makes a call
+// for each 1,000 keys of the database, and repeats all of them by the rules of Eval, with the same
+// errors.
+func (c *Conn) Keys(ctx context.Context, pattern string) ([]string, error) {
+	v, err := c.repeat(ctx, "", func(ctx context.Context) (any, error) {
+		if cluster, ok := c.client.(*redis.ClusterClient); ok {
+			var mu sync.Mutex
+			var all []string
+			err := cluster.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error {
+				keys, err := scanKeys(ctx, node, pattern)
+				mu.Lock()
+				defer mu.Unlock()
+				all = append(all, keys...)
+				return err
+			})
+			return all, err
+		}
+		node, err := c.Node(ctx, "")
+		if err != nil {
+			return nil, &failure{ErrUnavailable, err}
+		}
+		return scanKeys(ctx, node, pattern)
+	})
+	keys, _ := v.([]string)
+	return keys, err
+}
+
+// scanKeys returns the keys of one server that match a pattern.
+func scanKeys(ctx context.Context, node *redis.Client, pattern string) (all []string, err error) {
+	for cursor := uint64(0); ; {
+		keys, next, err := node.Scan(ctx, cursor, pattern, keysCount).Result()
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, keys...)
+		if cursor = next; cursor == 0 {
+			return all, nil
 		}
 	}
 }

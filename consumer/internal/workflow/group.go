@@ -92,11 +92,13 @@ func (f *Sender) sendFollowers(e *task.Envelope, g resultstore.Gathered) {
 		return
 	}
 	s := f.c.Codec.FollowGroup(e, f.queue, wire.Given{Value: value})
+	if failed, ok := errors.AsType[*memberFailure](err); ok {
+		f.failSuccessor(s.Envelope, ending{cause: failed.cause, state: failed.state})
+		return
+	}
 	if err != nil {
-		if _, remote := errors.AsType[*task.RemoteError](err); !remote {
-			f.run.Log(slog.LevelError, "the results of a group cannot be passed on", slog.String("group", string(e.Group)), slog.Any("error", err))
-		}
-		f.failSuccessor(s.Envelope, task.Remote(err))
+		f.run.Log(slog.LevelError, "the results of a group cannot be passed on", slog.String("group", string(e.Group)), slog.Any("error", err))
+		f.failSuccessor(s.Envelope, ending{cause: task.Remote(err), state: task.StateFailed})
 		return
 	}
 	f.add(s)
@@ -130,7 +132,7 @@ func (f *Sender) results(e *task.Envelope, g resultstore.Gathered) (wire.Value, 
 			return wire.Value{}, err
 		}
 		if len(own) > 0 && own[0].State != task.StateSucceeded {
-			return wire.Value{}, causeOf(&own[0]).OfStep(own[0].Name, own[0].ID)
+			return wire.Value{}, memberError(&own[0])
 		}
 	}
 	join := codec.Join(policy == task.Collect)
@@ -184,7 +186,20 @@ func addMember(join *wire.Joiner, policy task.Policy, rec *resultstore.Record) e
 		failure := failureOf(rec.ID, causeOf(rec))
 		return join.Add(wire.Value{}, &failure)
 	}
-	return causeOf(rec).OfStep(rec.Name, rec.ID)
+	return memberError(rec)
+}
+
+// memberFailure is the error of a group that fails because of a member.
+type memberFailure struct {
+	cause *task.RemoteError
+	state task.State // the state of the tasks that do not run
+}
+
+func (e *memberFailure) Error() string { return e.cause.Error() }
+
+// memberError returns the error of a group that fails because of the member with this record.
+func memberError(rec *resultstore.Record) error {
+	return &memberFailure{causeOf(rec).OfStep(rec.Name, rec.ID), skippedState(rec.State)}
 }
 
 // causeOf returns the error of a member that did not succeed: the recorded one, else one that names

@@ -73,7 +73,7 @@ func (f *Sender) handleFailure(parent *task.Envelope, end ending) {
 			f.c.Codec.Expand(parent, elseLink(parent, parent.Else[i], label), label, f.queue, given, nil, f.add)
 		}
 	}
-	f.skip(parent, parent.Then, end.cause.OfStep(parent.Name, parent.ID))
+	f.skip(parent, parent.Then, ending{cause: end.cause.OfStep(parent.Name, parent.ID), state: skippedState(end.state)})
 	f.reportMember(parent, end)
 }
 
@@ -113,32 +113,41 @@ func (f *Sender) add(s wire.Successor) bool {
 // task, see failSuccessor.
 func (f *Sender) failUnsent(e *task.Envelope, cause error) {
 	f.run.Log(slog.LevelError, "a successor cannot be sent; it fails", slog.String("successor", string(e.ID)), slog.Any("error", cause))
-	f.failSuccessor(e, task.Remote(cause))
+	f.failSuccessor(e, ending{cause: task.Remote(cause), state: task.StateFailed})
 }
 
-// failSuccessor records that a successor failed with cause before it could run, and handles the
-// tasks that follow it, see handleEnd. It blocks while it stores the record. If the record cannot
-// be stored, it sets f.stopped and ends.
-func (f *Sender) failSuccessor(e *task.Envelope, cause *task.RemoteError) {
-	f.record(e.ID, e.Name, e, &e.Meta, cause)
+// failSuccessor records that a successor ended by end before it could run, and handles the tasks
+// that follow it, see handleEnd. It blocks while it stores the record. If the record cannot be
+// stored, it sets f.stopped and ends.
+func (f *Sender) failSuccessor(e *task.Envelope, end ending) {
+	f.record(e.ID, e.Name, e, &e.Meta, end)
 	if !f.stopped {
-		f.handleEnd(e, ending{cause: cause, state: task.StateFailed})
+		f.handleEnd(e, end)
 	}
 }
 
-// skip records the failure cause for all steps in links, which do not run because parent failed.
-// Their futures wait for these records. It ends early if a record cannot be stored (f.stopped).
-func (f *Sender) skip(parent *task.Envelope, links []task.Link, cause *task.RemoteError) {
+// skippedState returns the state of a task that does not run because a task before it ended in the
+// given state: revoked if that one was revoked, else failed.
+func skippedState(before task.State) task.State {
+	if before == task.StateRevoked {
+		return before
+	}
+	return task.StateFailed
+}
+
+// skip records end for all steps in links, which do not run because parent failed. Their futures
+// wait for these records. It ends early if a record cannot be stored (f.stopped).
+func (f *Sender) skip(parent *task.Envelope, links []task.Link, end ending) {
 	wire.EachStep(links, func(l *task.Link) bool {
-		f.record(l.ID, l.Name, parent, &l.Meta, cause)
+		f.record(l.ID, l.Name, parent, &l.Meta, end)
 		return !f.stopped
 	})
 }
 
-// record saves the failure cause of the task id, which did not run. from is its envelope or that of
+// record saves end as the end of the task id, which did not run. from is its envelope or that of
 // its parent, meta its own metadata. If the save is given up, it sets f.stopped.
-func (f *Sender) record(id task.ID, name string, from *task.Envelope, meta *task.Metadata, cause *task.RemoteError) {
-	f.save(id, name, from, meta, resultstore.Record{State: task.StateFailed, Generation: wire.FirstGeneration(from.Life), Deliveries: 1, Error: cause, FinishedAt: f.at})
+func (f *Sender) record(id task.ID, name string, from *task.Envelope, meta *task.Metadata, end ending) {
+	f.save(id, name, from, meta, resultstore.Record{State: end.state, Generation: wire.FirstGeneration(from.Life), Deliveries: 1, Error: end.cause, FinishedAt: f.at})
 }
 
 // elseLink returns the link of an error task of parent. label names the task among the error tasks.

@@ -1,0 +1,55 @@
+package wire
+
+import (
+	"maps"
+
+	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/serializer"
+	"github.com/swarmiji/swarmiji/task"
+)
+
+// A decided group never changes. To retry its failed members, a new group takes its place: the
+// succeeded members are copied to it, and the messages of the failed ones name it. Late reports to
+// the old group have no effect.
+
+// NextGroup returns the id of the group that takes the place of a decided group.
+func NextGroup(group task.ID) task.ID { return task.Derive(group, "again") }
+
+// MoveToNextGroup changes e, a member of a group, to a member of the next group, and the tasks that
+// follow the group to members of the next groups of theirs. It does not change shared links.
+func MoveToNextGroup(e *task.Envelope) {
+	e.Group = NextGroup(e.Group)
+	e.Chord = moveCallback(e.Chord)
+}
+
+// moveCallback returns the link of a callback as a member of the next group, if it is a member.
+func moveCallback(l *task.Link) *task.Link {
+	if l == nil || l.Group == "" {
+		return l
+	}
+	moved := *l
+	moved.Group, moved.Chord = NextGroup(l.Group), moveCallback(l.Chord)
+	return &moved
+}
+
+// Rewrite returns a copy of m with the envelope e in format f, the format of m. Other headers and
+// properties of m stay. queue and arrived are those of [Codec.EncodeAs], whose errors it returns.
+func (c *Codec) Rewrite(m *broker.Message, f serializer.Format, queue string, e *task.Envelope, arrived Value) (*broker.Message, error) {
+	body, err := c.EncodeAs(f, queue, e, arrived)
+	if err != nil {
+		return nil, err
+	}
+	out := *m
+	out.Body, out.ContentType = body.Body, body.ContentType
+	out.Headers, out.Properties = maps.Clone(m.Headers), maps.Clone(m.Properties)
+	delete(out.Properties, contentEncoding) // of the old body
+	if out.Headers == nil {
+		out.Headers = make(map[string]any, len(body.Headers))
+	}
+	if out.Properties == nil {
+		out.Properties = make(map[string]string, len(body.Properties))
+	}
+	maps.Copy(out.Headers, body.Headers)
+	maps.Copy(out.Properties, body.Properties)
+	return &out, nil
+}
