@@ -16,6 +16,8 @@ const (
 	DoPauseQueue      Do = "pause-queue"
 	DoResumeQueue     Do = "resume-queue"
 	DoCancelTask      Do = "cancel-task"
+	DoCancelWorkflow  Do = "cancel-workflow"
+	DoRetryWorkflow   Do = "retry-workflow"
 	DoRequeueDead     Do = "requeue-dead"
 	DoDropDead        Do = "drop-dead"
 	DoExportDead      Do = "export-dead"

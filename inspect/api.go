@@ -1,6 +1,10 @@
 package inspect
 
-import "context"
+import (
+	"context"
+
+	"github.com/swarmiji/swarmiji/task"
+)
 
 // API shows a running system and changes it. Implementations are safe for concurrent use. See the
 // package comment for the rules of all methods.
@@ -24,6 +28,9 @@ type Queues interface {
 	ListQueues(ctx context.Context, q QueueQuery) (QueuePage, error)
 	// GetQueue returns one queue. Returns [ErrNotFound] if it does not exist.
 	GetQueue(ctx context.Context, name string) (Queue, error)
+	// ListMessages returns the messages of a queue that wait, are delayed, are held by consumers or are
+	// dead, without their arguments. Returns [ErrUnsupported] for a place that the broker cannot show.
+	ListMessages(ctx context.Context, q MessageQuery) (MessagePage, error)
 	// PurgeQueue removes the messages that wait in a queue. Held, delayed and dead messages stay. The
 	// tasks get no record.
 	PurgeQueue(ctx context.Context, p Purge) (Change, error)
@@ -67,10 +74,18 @@ type Dead interface {
 	ExportDead(ctx context.Context, q DeadQuery) (DeadExport, error)
 }
 
-// Workflows shows workflows.
+// Workflows shows and changes workflows. The id of a workflow is that of its root: the task that
+// was submitted, or for a composed one its last step.
 type Workflows interface {
-	// GetWorkflow returns the steps of a workflow by the id of its root.
-	GetWorkflow(ctx context.Context, root string) (Workflow, error)
+	// GetWorkflow returns the steps of a workflow. Returns [ErrNotFound] if none is known.
+	GetWorkflow(ctx context.Context, q WorkflowQuery) (Workflow, error)
+	// CancelWorkflow cancels a workflow as revoke.Revoker.Cancel does: no consumer of Change.Nodes
+	// starts a task of it any more. Returns [ErrNoConsumer] if no running consumer has answered; the
+	// cancel is stored nevertheless.
+	CancelWorkflow(ctx context.Context, root task.ID) (Change, error)
+	// RetryWorkflow runs the failed steps of a workflow again, as deadletter.Letters.Retry does. Tasks
+	// that have succeeded do not run again. Returns [ErrConflict] if it cannot be retried.
+	RetryWorkflow(ctx context.Context, r WorkflowRetry) (Change, error)
 }
 
 // Schedules shows and changes the entries of a schedule.

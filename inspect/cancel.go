@@ -11,9 +11,6 @@ import (
 // CancelTask implements [Tasks].
 func (l *Local) CancelTask(ctx context.Context, k Cancel) (Change, error) {
 	c := Change{Do: DoCancelTask, Target: string(k.ID)}
-	if l.cfg.Revocations == nil {
-		return c, missing("revocations", needRevoke)
-	}
 	if err := k.ID.Check(); err != nil {
 		return c, wrapped(err)
 	}
@@ -23,19 +20,13 @@ func (l *Local) CancelTask(ctx context.Context, k Cancel) (Change, error) {
 		if err != nil {
 			return c, err
 		}
-		queues = l.names(asked)
+		if queues, err = l.names(ctx, asked); err != nil {
+			return c, wrapped(err)
+		}
 	}
-	return l.cancel(ctx, c, k, queues)
-}
-
-// cancel revokes a task and removes its message from one of the queues.
-func (l *Local) cancel(ctx context.Context, c Change, k Cancel, queues []string) (Change, error) {
-	r, err := revoke.NewRevoker(revoke.RevokerConfig{
-		Events: l.cfg.Revocations, Broker: l.cfg.Broker, Queues: queues, Results: l.cfg.Results, Stores: l.cfg.Stores,
-		Tasks: l.cfg.Events, NodeID: l.cfg.NodeID, Logger: l.cfg.Logger,
-	})
+	r, err := l.revoker(queues)
 	if err != nil {
-		return c, errorf(CodeInvalid, "%v", err)
+		return c, err
 	}
 	return l.change(ctx, c, k, func(c *Change) error {
 		outcomes, err := r.Revoke(ctx, revoke.Options{Until: k.Until, Terminate: k.Terminate}, k.ID)
@@ -44,4 +35,19 @@ func (l *Local) cancel(ctx context.Context, c Change, k Cancel, queues []string)
 		}
 		return err
 	})
+}
+
+// revoker returns a revoker that searches messages in queues.
+func (l *Local) revoker(queues []string) (*revoke.Revoker, error) {
+	if l.cfg.Revocations == nil {
+		return nil, missing("revocations", needRevoke)
+	}
+	r, err := revoke.NewRevoker(revoke.RevokerConfig{
+		Events: l.cfg.Revocations, Broker: l.cfg.Broker, Queues: queues, Results: l.cfg.Results, Stores: l.cfg.Stores,
+		Tasks: l.cfg.Events, NodeID: l.cfg.NodeID, Logger: l.cfg.Logger,
+	})
+	if err != nil {
+		return nil, errorf(CodeInvalid, "%v", err)
+	}
+	return r, nil
 }

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/control"
 	"github.com/swarmiji/swarmiji/events"
 	"github.com/swarmiji/swarmiji/events/liveness"
@@ -245,13 +246,20 @@ func (c *census) sorted() []Worker {
 	return all
 }
 
-// names returns the known queues, sorted: those of the configuration, of the consumers, and
-// "default". c may be nil.
-func (l *Local) names(c *census) []string {
+// names returns the known queues, sorted: those of the broker if it can list them, of the
+// configuration, of the consumers, and "default". c may be nil. Returns the error of the broker.
+func (l *Local) names(ctx context.Context, c *census) ([]string, error) {
 	all := append(slices.Clone(l.cfg.Queues), router.DefaultQueue)
 	if c != nil {
 		all = append(all, c.queues()...)
 	}
+	if l.cfg.Broker != nil {
+		queues, err := broker.Queues(ctx, l.cfg.Broker)
+		if err != nil && !errors.Is(err, broker.ErrUnsupported) {
+			return nil, err
+		}
+		all = append(all, queues...)
+	}
 	slices.Sort(all)
-	return slices.Compact(all)
+	return slices.Compact(all), nil
 }

@@ -184,7 +184,11 @@ func (l *Local) checkQueues(ctx context.Context, f *findings, named []string, c 
 		return
 	}
 	l.audit(ctx, f, "")
-	names := append(l.names(c), named...)
+	names, err := l.names(ctx, c)
+	if err != nil {
+		f.fail("queues", err)
+	}
+	names = append(names, named...)
 	slices.Sort(names)
 	for _, name := range slices.Compact(names) {
 		q, err := l.queue(ctx, i, c, name)

@@ -116,13 +116,18 @@ func (l *Local) GetDead(ctx context.Context, k DeadKey) (DeadLetter, error) {
 func (l *Local) RequeueDead(ctx context.Context, d DeadChange) (Change, error) {
 	return l.changeDead(ctx, DoRequeueDead, d, func(c *Change, letters *deadletter.Letters, f deadletter.Filter) error {
 		r, err := letters.Requeue(ctx, d.Queue, f)
-		c.Done, c.Already, c.Refused, c.Unfenced = r.Done, r.Already, r.Refused, r.Unfenced
-		for _, p := range r.Problems {
-			c.Problems = append(c.Problems, Problem{string(p.ID), p.Reason})
-		}
+		c.requeued(&r)
 		c.More = r.Done+r.Already >= f.Limit
 		return err
 	})
+}
+
+// requeued adds the report about requeued letters.
+func (c *Change) requeued(r *deadletter.Report) {
+	c.Done, c.Already, c.Refused, c.Unfenced = r.Done, r.Already, r.Refused, r.Unfenced
+	for _, p := range r.Problems {
+		c.Problems = append(c.Problems, Problem{string(p.ID), p.Reason})
+	}
 }
 
 // DropDead implements [Dead].

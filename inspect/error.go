@@ -109,7 +109,7 @@ func classes() []struct {
 		errs []error
 	}{
 		{CodeUnsupported, []error{broker.ErrUnsupported, schedule.ErrUnsupported, jobs.ErrUnsupported, revoke.ErrTooLong, events.ErrNotRetained}},
-		{CodeConflict, []error{jobs.ErrState, jobs.ErrIsRunning, jobs.ErrOver}},
+		{CodeConflict, []error{jobs.ErrState, jobs.ErrIsRunning, jobs.ErrOver, deadletter.ErrNoRetry}},
 		{CodeInvalid, []error{task.ErrBadID, task.ErrBadName, deadletter.ErrFilter, control.ErrCommand, revoke.ErrBadSelector, jobs.ErrBadJob, schedule.ErrBadEntry}},
 		{CodeNotFound, []error{broker.ErrNoQueue, broker.ErrNotFound, resultstore.ErrNotFound, schedule.ErrNotFound, jobs.ErrNotFound, task.ErrNotFound}},
 		{CodeNoConsumer, []error{revoke.ErrUnheard, control.ErrMissing}},

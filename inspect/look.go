@@ -98,7 +98,9 @@ func (l *Local) look(ctx context.Context, k TaskKey) (*sighting, error) {
 		return nil, err
 	}
 	if s.searched = k.Queues; len(s.searched) == 0 {
-		s.searched = l.names(s.census)
+		if s.searched, err = l.names(ctx, s.census); err != nil {
+			return nil, wrapped(err)
+		}
 	}
 	if !over {
 		if err := l.lookQueues(ctx, s); err != nil || s.message != nil {

@@ -10,6 +10,7 @@ import (
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/capability"
 	"github.com/swarmiji/swarmiji/control"
+	"github.com/swarmiji/swarmiji/router"
 	"github.com/swarmiji/swarmiji/task"
 )
 
@@ -47,9 +48,11 @@ func (l *Local) ListQueues(ctx context.Context, q QueueQuery) (QueuePage, error)
 	}
 	names := slices.Sorted(slices.Values(q.Names))
 	if len(names) == 0 {
-		names = l.names(c)
-		if c == nil || len(c.queues()) == 0 {
-			page.Notes = append(page.Notes, "no consumer answers or sends heartbeats, so that the names of its queues are not known; name them")
+		if names, err = l.names(ctx, c); err != nil {
+			return page, wrapped(err)
+		}
+		if _, lists := capability.As[broker.QueueLister](l.cfg.Broker); !lists && (c == nil || len(c.queues()) == 0) {
+			page.Notes = append(page.Notes, "no consumer answers or sends heartbeats, and this broker does not list its queues, so that only the queue \""+router.DefaultQueue+"\" is looked for; name the others")
 		}
 	}
 	for k, name := range names {
@@ -107,7 +110,7 @@ func (l *Local) queue(ctx context.Context, i broker.Inspector, c *census, name s
 		}
 		return Queue{}, err
 	}
-	q := Queue{Name: name, Ready: st.Ready, Held: st.Held, Delayed: st.Delayed, Dead: st.Dead, Consumers: -1}
+	q := Queue{Name: name, Ready: st.Ready, Held: st.Held, Delayed: st.Delayed, Dead: st.Dead, Oldest: utc(st.Oldest), Consumers: -1}
 	if c == nil {
 		return q, nil
 	}
@@ -123,6 +126,71 @@ func (l *Local) queue(ctx context.Context, i broker.Inspector, c *census, name s
 		}
 	})
 	return q, nil
+}
+
+// existing returns the known queues that exist.
+func (l *Local) existing(ctx context.Context, c *census) ([]string, error) {
+	names, err := l.names(ctx, c)
+	i, ok := capability.As[broker.Inspector](l.cfg.Broker)
+	if err != nil || !ok {
+		return names, err
+	}
+	var all []string
+	for _, q := range names {
+		switch _, err := i.Stats(ctx, q); {
+		case err == nil:
+			all = append(all, q)
+		case !errors.Is(err, broker.ErrNoQueue):
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
+// ListMessages implements [Queues].
+func (l *Local) ListMessages(ctx context.Context, q MessageQuery) (MessagePage, error) {
+	page := MessagePage{Messages: []Message{}}
+	n, err := pageLimit(q.Limit)
+	if err == nil {
+		err = task.CheckName(q.Queue)
+	}
+	if err != nil {
+		return page, wrapped(err)
+	}
+	if l.cfg.Broker == nil {
+		return page, missing("messages", needBroker)
+	}
+	found, err := broker.List(ctx, l.cfg.Broker, q.Queue, broker.ListQuery{Place: q.Place, Cursor: q.Cursor, Limit: n})
+	if err != nil {
+		if errors.Is(err, broker.ErrMalformed) {
+			return page, errorf(CodeInvalid, "%v", err)
+		}
+		return page, wrapped(err)
+	}
+	page.Next = found.Next
+	for i := range found.Messages {
+		page.Messages = append(page.Messages, l.message(q.Place, &found.Messages[i]))
+	}
+	return page, nil
+}
+
+// message describes a message of a queue.
+func (l *Local) message(place broker.Place, found *broker.Listed) Message {
+	b := found.Message
+	m := Message{ID: task.ID(b.ID), Place: place, At: utc(found.At), Generation: b.Generation, Priority: b.Priority, Size: len(b.Body)}
+	if found.Dead != nil {
+		m.Reason = found.Dead.Reason
+	}
+	e, _, err := l.codec.Decode(b)
+	if err != nil {
+		m.Unread = err.Error()
+		return m
+	}
+	m.Name, m.Sent, m.Attempt, m.Root = e.Name, utc(e.SentAt), e.Retries+1, e.RootID()
+	if e.ID != "" {
+		m.ID = e.ID
+	}
+	return m
 }
 
 // PurgeQueue implements [Queues].

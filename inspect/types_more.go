@@ -7,11 +7,20 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
+// WorkflowQuery selects the steps of a workflow.
+type WorkflowQuery struct {
+	Root task.ID `json:"root"`
+	// Limit is the largest number of steps. Default and maximum: [MaxLimit].
+	Limit int `json:"limit,omitempty"`
+}
+
 // Workflow is the tree of a workflow.
 type Workflow struct {
 	Root  task.ID `json:"root"`
 	State State   `json:"state"`
-	// Steps are the tasks, each after its parent.
+	// Counts are the numbers of known steps by state.
+	Counts map[State]int `json:"counts"`
+	// Steps are the tasks, each after its parent. A step that was not sent yet is not known.
 	Steps []WorkflowStep `json:"steps"`
 	// More reports that there are further steps.
 	More bool `json:"more,omitempty"`
@@ -20,7 +29,14 @@ type Workflow struct {
 // WorkflowStep is a task of a workflow.
 type WorkflowStep struct {
 	Task
-	Depth int `json:"depth"` // 0 for the root
+	Depth int `json:"depth"` // 0 for the first step
+}
+
+// WorkflowRetry says which workflow is retried.
+type WorkflowRetry struct {
+	Root task.ID `json:"root"`
+	// Queues are the queues of its steps. Empty: those of the running consumers.
+	Queues []string `json:"queues,omitempty"`
 }
 
 // ScheduleQuery selects a page of entries.

@@ -1,6 +1,11 @@
 package inspect
 
-import "time"
+import (
+	"time"
+
+	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/task"
+)
 
 // QueueQuery selects queues.
 type QueueQuery struct {
@@ -60,6 +65,40 @@ type Rates struct {
 	Succeeded int64     `json:"succeeded"`
 	Failed    int64     `json:"failed"`
 	Retried   int64     `json:"retried"`
+}
+
+// MessageQuery selects messages of a queue.
+type MessageQuery struct {
+	Queue string       `json:"queue"`
+	Place broker.Place `json:"place"` // waiting, delayed, held or dead
+	Limit int          `json:"limit,omitempty"`
+	// Cursor is Next of the page before.
+	Cursor string `json:"cursor,omitempty"`
+}
+
+// MessagePage is a page of messages. It may have fewer messages than the limit, even none, and a
+// Next.
+type MessagePage struct {
+	Messages []Message `json:"messages"`
+	Next     string    `json:"next,omitempty"`
+}
+
+// Message is a message of a queue.
+type Message struct {
+	ID    task.ID      `json:"id"`
+	Name  string       `json:"name,omitempty"` // "": it cannot be read
+	Place broker.Place `json:"place"`
+	// At belongs to the place: since when it waits, when it is due, when its lease ends, or when it was
+	// dead-lettered. Zero: not known.
+	At         time.Time `json:"at,omitzero"`
+	Sent       time.Time `json:"sent,omitzero"`
+	Attempt    int       `json:"attempt,omitempty"`
+	Generation int       `json:"generation"`
+	Priority   int       `json:"priority,omitempty"`
+	Size       int       `json:"size"` // in bytes
+	Root       task.ID   `json:"root,omitempty"`
+	Reason     string    `json:"reason,omitempty"` // of a dead letter
+	Unread     string    `json:"unread,omitempty"` // why it cannot be read
 }
 
 // Purge says which queue is purged.

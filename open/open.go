@@ -118,7 +118,8 @@ type Options struct {
 	// be the same on all nodes. The URL of the events can set its Age instead. By default no events
 	// are retained.
 	Retain events.Retention
-	// Control adds a bus for commands, see [Swarm].Control.
+	// Control adds the buses for commands and for their audit log, see [Swarm].Control and
+	// [Swarm].Audit.
 	Control bool
 	// Revocations sets the retention of revocations, see package revoke. It must be the same on all
 	// nodes. Default for Age and Max: those of revoke.Retention. Types is ignored.
@@ -154,6 +155,9 @@ type Swarm struct {
 	// listens for commands does not receive the events of all tasks. It uses the server of Events, and
 	// a namespace with the suffix "-control".
 	Control events.EventBus
+	// Audit is a separate bus on the server of Events that retains the changes that operators make, see
+	// inspect.Config.Audit. It is nil if Control is nil. It connects at first use.
+	Audit events.EventBus
 	// Revocations is a separate bus on the server of Events, for revoke.Config and
 	// revoke.RevokerConfig. It retains the events that package revoke needs, whatever Options.Retain
 	// says. It connects at first use.
@@ -207,7 +211,10 @@ func (s *Swarm) make(ctx context.Context) (err error) {
 	if s.Revocations, err = made(ts.events.revocations().events()); err != nil || !ts.broker.options.Control {
 		return err
 	}
-	s.Control, err = made(ts.events.forControl().events())
+	if s.Control, err = made(ts.events.forControl().events()); err != nil {
+		return err
+	}
+	s.Audit, err = made(ts.events.audit().events())
 	return err
 }
 
@@ -240,7 +247,7 @@ func made[T any](a T, err error) (T, error) {
 // idempotent. Close producers and end consumers before.
 func (s *Swarm) Close(ctx context.Context) error {
 	errs := []error{s.shared.close(ctx)}
-	for _, bus := range []events.EventBus{s.Control, s.Revocations, s.Events} {
+	for _, bus := range []events.EventBus{s.Control, s.Audit, s.Revocations, s.Events} {
 		if bus != nil {
 			errs = append(errs, bus.Close(ctx))
 		}

@@ -12,7 +12,7 @@ var sets = map[string][]string{
 	"suites": {
 		"broker/brokertest", "resultstore/resultstoretest", "events/eventstest", "serializer/serializertest",
 		"internal/endtoend", "limit/limittest", "schedule/scheduletest",
-		"jobs/jobstest", "deferral/deferraltest", "tasktest",
+		"jobs/jobstest", "deferral/deferraltest", "inspect/inspecttest", "tasktest",
 	},
 	// addresses of servers for adapters
 	"connects": {"connect/amqpconnect", "connect/natsconnect", "sqldb"},

@@ -1,0 +1,23 @@
+package archtest
+
+// inspecting holds the rows of package inspect and its suite.
+var inspecting = []rule{
+	{
+		"L4",
+		[]string{"inspect"},
+		[]string{
+			"task", "broker", "resultstore", "serializer", "serializer/msgpack", "events", "events/liveness", "router", "control", "deadletter", "revoke", "limit",
+			"when", "schedule", "jobs", "jobs/jobstore", "internal/wire", "@leaves",
+		},
+		"what runs is shown and changed through the ports and the packages of their operators, and no adapter is known; the wire decodes messages for people",
+	},
+	{
+		"suite",
+		[]string{"inspect/inspecttest"},
+		[]string{
+			"task", "broker", "resultstore", "events", "router", "control", "deadletter", "limit", "middleware", "schedule", "schedule/memschedule", "jobs", "jobs/deferrals",
+			"jobs/memjobs", "producer", "consumer", "open", "inspect", "internal/testwait", "@leaves",
+		},
+		"a running system is inspected, over whatever swarm and implementation it is given",
+	},
+}
