@@ -27,6 +27,7 @@ const (
 	DoRemoveSchedule  Do = "remove-schedule"
 	DoRetryJobs       Do = "retry-jobs"
 	DoCancelJobs      Do = "cancel-jobs"
+	DoRemoveJobs      Do = "remove-jobs"
 	DoPauseWorkers    Do = "pause-workers"
 	DoResumeWorkers   Do = "resume-workers"
 	DoScaleWorkers    Do = "scale-workers"

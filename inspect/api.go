@@ -117,6 +117,10 @@ type Jobs interface {
 	RetryJobs(ctx context.Context, c JobChange) (Change, error)
 	// CancelJobs makes jobs CANCELLED, one after the other, and stops at the first refused one.
 	CancelJobs(ctx context.Context, c JobChange) (Change, error)
+	// RemoveJobs deletes jobs, one after the other, and stops at the first refused one. Without Force
+	// it refuses jobs that run, are PAUSED or have children. With Force these are cancelled and deleted
+	// too, and the children before them.
+	RemoveJobs(ctx context.Context, c JobChange) (Change, error)
 }
 
 // Workers shows consumers and producers, and commands consumers. A command reaches the consumers

@@ -161,4 +161,3 @@ func closeSub(ctx context.Context, sub events.Subscription) {
 	defer cancel()
 	_ = sub.Close(closing) // the stream ends with the bus at the latest
 }
-

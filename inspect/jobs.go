@@ -249,3 +249,53 @@ func (l *Local) CancelJobs(ctx context.Context, j JobChange) (Change, error) {
 		return nil
 	})
 }
+
+// RemoveJobs implements [Jobs].
+func (l *Local) RemoveJobs(ctx context.Context, j JobChange) (Change, error) {
+	return l.changeJobs(ctx, DoRemoveJobs, j, func(c *Change, s *jobs.Service, all []jobs.Row) error {
+		for i := range all {
+			err := error(nil)
+			if j.Force {
+				err = removeAll(ctx, s, &all[i])
+			} else {
+				err = s.Delete(ctx, all[i].ID)
+			}
+			if err != nil {
+				return fmt.Errorf("%d of %d are done; job %d: %w", i, len(all), all[i].ID, err)
+			}
+			c.Done++
+		}
+		return nil
+	})
+}
+
+// removeAll deletes a job, which may be running, and its children first.
+func removeAll(ctx context.Context, s *jobs.Service, j *jobs.Row) error {
+	for j.HasChildren {
+		children, err := s.Rows(ctx, jobs.Filter{Parent: j.ID, Limit: jobPage})
+		if err != nil {
+			return err
+		}
+		for i := range children {
+			if err := removeOne(ctx, s, children[i].ID); err != nil {
+				return err
+			}
+		}
+		if len(children) < jobPage {
+			break
+		}
+	}
+	return removeOne(ctx, s, j.ID)
+}
+
+// removeOne withdraws a job that has not ended, and deletes it.
+func removeOne(ctx context.Context, s *jobs.Service, id jobs.ID) error {
+	err := s.Withdraw(ctx, id)
+	if err == nil || errors.Is(err, jobs.ErrOver) {
+		err = s.Delete(ctx, id)
+	}
+	if errors.Is(err, jobs.ErrNotFound) { // the job has ended in between
+		return nil
+	}
+	return err
+}

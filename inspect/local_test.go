@@ -63,6 +63,7 @@ func TestNothingGiven(t *testing.T) {
 		"CancelWorkflow": task.ID("x"), "RetryWorkflow": inspect.WorkflowRetry{Root: "x"}, "GetWorker": "node",
 		"ScaleWorkers": inspect.Scale{Queue: "work", Workers: 1}, "LimitWorkers": inspect.RateLimit{Name: "x"}, "StopWorkers": inspect.Stop{All: true},
 		"CancelJobs": inspect.JobChange{IDs: []int64{1}}, "RetryJobs": inspect.JobChange{IDs: []int64{1}},
+		"RemoveJobs": inspect.JobChange{IDs: []int64{1}},
 	}
 	answers := map[string]bool{"Check": true, "GetTask": true, "Why": true} // they say what they could not ask
 	api := reflect.ValueOf(l)
@@ -142,10 +143,10 @@ func suits(t *testing.T, path string, v reflect.Type, seen map[reflect.Type]bool
 func TestErrorsInJSON(t *testing.T) {
 	cause := fmt.Errorf("queue %q: %w", "x", broker.ErrNoQueue)
 	for err, want := range map[error]error{
-		cause:                          inspect.ErrNotFound,
-		jobs.ErrIsRunning:              inspect.ErrConflict,
-		context.DeadlineExceeded:       inspect.ErrUnavailable,
-		errors.New("any other"):        inspect.ErrInternal,
+		cause:                           inspect.ErrNotFound,
+		jobs.ErrIsRunning:               inspect.ErrConflict,
+		context.DeadlineExceeded:        inspect.ErrUnavailable,
+		errors.New("any other"):         inspect.ErrInternal,
 		fmt.Errorf("%w", task.ErrBadID): inspect.ErrInvalid,
 		fmt.Errorf("more: %w", &inspect.Error{Code: inspect.CodeDenied, Text: "no", Help: "ask"}): inspect.ErrDenied,
 	} {

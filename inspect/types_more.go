@@ -145,7 +145,7 @@ type JobDetail struct {
 // JobChange says which jobs are changed.
 type JobChange struct {
 	IDs []int64 `json:"ids"` // at most [MaxBulk]
-	// Force also retries jobs that run, await an answer or are FINISHED.
+	// Force changes jobs that are refused otherwise, see RetryJobs and RemoveJobs.
 	Force bool `json:"force,omitempty"`
 }
 

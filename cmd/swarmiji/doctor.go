@@ -5,12 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/swarmiji/swarmiji/control"
-	"github.com/swarmiji/swarmiji/open"
+	"github.com/swarmiji/swarmiji/inspect"
 )
 
 func (a *app) doctorCmd() *cobra.Command {
@@ -32,68 +30,49 @@ func (a *app) doctorCmd() *cobra.Command {
 			"  swarmiji doctor reports mails -o json",
 		RunE: func(cmd *cobra.Command, args []string) error { return a.doctor(cmd.Context(), args, &t, strict) },
 	}
-	cmd.Flags().DurationVar(&t.collect, "collect", listenTime, "how long to wait for answers and heartbeats of consumers")
-	cmd.Flags().IntVar(&t.replies, "replies", 0, "stop waiting after this many answers of consumers; default: wait for --collect")
+	t.listen(cmd)
 	cmd.Flags().BoolVar(&strict, "strict", false, "exit with status 1 after a warning")
 	return cmd
 }
 
-// The outcomes of a check.
-const (
-	fine = "ok"
-	warn = "warning"
-	fail = "FAILED"
-)
+// findings collects the outcomes of the checks of this program.
+type findings struct{ list []inspect.Finding }
 
-// finding is the outcome of one check.
-type finding struct {
-	Check   string `json:"check"`
-	Outcome string `json:"outcome"`
-	Detail  string `json:"detail"`
+func (f *findings) ok(check, format string, args ...any) {
+	f.list = append(f.list, inspect.Finding{Check: check, Outcome: inspect.Fine, Detail: fmt.Sprintf(format, args...)})
 }
 
-// findings collects the outcomes of all checks.
-type findings struct {
-	list []finding
-	err  error // joined errors of the failed checks
-}
-
-func (f *findings) ok(check, format string, args ...any)   { f.add(check, fine, format, args...) }
-func (f *findings) warn(check, format string, args ...any) { f.add(check, warn, format, args...) }
-
-func (f *findings) fail(check string, err error) {
-	f.add(check, fail, "%v", err)
-	f.err = errors.Join(f.err, err)
-}
-
-func (f *findings) add(check, outcome, format string, args ...any) {
-	f.list = append(f.list, finding{check, outcome, fmt.Sprintf(format, args...)})
+func (f *findings) warn(check, format string, args ...any) {
+	f.list = append(f.list, inspect.Finding{Check: check, Outcome: inspect.Warn, Detail: fmt.Sprintf(format, args...)})
 }
 
 // errFindings reports failed checks. Their details are already printed.
 var errFindings = errors.New("there are failures")
 
+// errUnreachable is errFindings if a server cannot be reached.
+var errUnreachable = fmt.Errorf("%w: a server cannot be reached or refuses access", errFindings)
+
 // errWarnings reports warnings, with --strict. They are already printed.
 var errWarnings = errors.New("there are warnings")
 
 func (a *app) doctor(ctx context.Context, queues []string, t *target, strict bool) error {
-	keys, err := a.keys()
-	if err = errors.Join(err, t.check()); err != nil {
+	if err := t.check(); err != nil {
 		return err
 	}
 	var f findings
 	log := &collector{}
 	a.settings(&f)
-	err = a.with(ctx, open.Options{Control: true, Logger: log.logger()}, func(ctx context.Context, s *open.Swarm) error {
+	err := a.inspect(ctx, inspection{listen: t.collect, replies: t.replies, logger: log.logger()}, func(ctx context.Context, api inspect.API) error {
 		f.ok("servers", "all servers answer and accept the login")
-		a.examine(ctx, s, &f, examination{keys: keys, queues: queues, wait: control.Wait{Replies: t.replies, Timeout: t.collect}})
-		return nil
+		r, err := api.Check(ctx, inspect.CheckQuery{Queues: queues})
+		f.list = append(f.list, r.Findings...)
+		return err
 	})
-	if errors.Is(err, errUsage) {
+	if status(err) == exitUsage {
 		return err
 	}
 	if err != nil {
-		f.fail("servers", err)
+		f.list = append(f.list, inspect.Finding{Check: "servers", Outcome: inspect.Failed, Detail: err.Error(), Code: inspect.CodeOf(err)})
 	}
 	for _, line := range log.taken() {
 		f.warn("log", "%s", line)
@@ -101,44 +80,19 @@ func (a *app) doctor(ctx context.Context, queues []string, t *target, strict boo
 	tab := &table{head: []string{"CHECK", "OUTCOME", "DETAIL"}}
 	for i := range f.list {
 		f.list[i].Detail = a.plain(errors.New(f.list[i].Detail))
-		tab.add(f.list[i].Check, f.list[i].Outcome, f.list[i].Detail)
+		tab.add(f.list[i].Check, string(f.list[i].Outcome), f.list[i].Detail)
 	}
 	err = a.show(f.list, tab)
-	if f.err != nil {
-		if status(f.err) == exitUnreachable {
-			return fmt.Errorf("%w: %w", errFindings, f.err)
-		}
-		return errFindings
+	has := func(match func(*inspect.Finding) bool) bool {
+		return slices.ContainsFunc(f.list, func(one inspect.Finding) bool { return match(&one) })
 	}
-	if err == nil && strict && slices.ContainsFunc(f.list, func(one finding) bool { return one.Outcome == warn }) {
-		err = errWarnings
+	switch {
+	case has(func(one *inspect.Finding) bool { return one.Code == inspect.CodeUnavailable }):
+		return errUnreachable
+	case has(func(one *inspect.Finding) bool { return one.Outcome == inspect.Failed }):
+		return errFindings
+	case err == nil && strict && has(func(one *inspect.Finding) bool { return one.Outcome == inspect.Warn }):
+		return errWarnings
 	}
 	return err
-}
-
-// examination holds the parameters of the checks.
-type examination struct {
-	keys   *control.Keys
-	queues []string
-	wait   control.Wait
-}
-
-// examine runs the checks that need servers.
-func (a *app) examine(ctx context.Context, s *open.Swarm, f *findings, x examination) {
-	checkResults(ctx, s, f)
-	checkEvents(ctx, s, f, a.timeout/4)
-	begin := time.Now()
-	c, err := ask(ctx, s, x.keys, x.wait)
-	switch {
-	case errors.Is(err, errNobody) && c.silent > 0:
-		f.warn("consumers", "%d send heartbeats, but %v", c.silent, err)
-	case errors.Is(err, errNobody):
-		f.warn("consumers", "%v", err)
-	case err != nil && len(c.replies) == 0:
-		f.fail("consumers", err)
-	default:
-		f.ok("consumers", "%d answer", len(c.replies))
-		checkClocks(f, c.replies, begin)
-	}
-	checkQueues(ctx, s, f, x.queues, &c)
 }

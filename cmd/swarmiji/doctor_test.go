@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/connect/natsconnect"
-	"github.com/swarmiji/swarmiji/control"
 	"github.com/swarmiji/swarmiji/internal/natsconn"
 	"github.com/swarmiji/swarmiji/internal/testserver"
 )
@@ -96,20 +95,6 @@ func TestDoctorNATS(t *testing.T) {
 	want(t, out, `warning .*the stream has a limit of size or age`)
 	if status != 0 {
 		t.Errorf("status %d\n%s", status, out)
-	}
-}
-
-// TestDoctorClocks: a clock outside of the interval of the question is reported.
-func TestDoctorClocks(t *testing.T) {
-	now := time.Now()
-	for off, want := range map[time.Duration]string{
-		0: fine, -time.Hour: warn, time.Hour: warn, -3 * time.Second: warn, 3 * time.Second: warn, 500 * time.Millisecond: fine,
-	} {
-		var f findings
-		checkClocks(&f, []control.Reply{{Node: "n", At: now.Add(off)}}, now)
-		if len(f.list) != 1 || f.list[0].Outcome != want {
-			t.Errorf("off by %v: %+v, want %s", off, f.list, want)
-		}
 	}
 }
 

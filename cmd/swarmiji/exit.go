@@ -4,8 +4,10 @@ import (
 	"errors"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/control"
 	"github.com/swarmiji/swarmiji/deadletter"
 	"github.com/swarmiji/swarmiji/events"
+	"github.com/swarmiji/swarmiji/inspect"
 	"github.com/swarmiji/swarmiji/jobs"
 	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/revoke"
@@ -59,12 +61,13 @@ func status(err error) int {
 	}{
 		{exitUsage, []error{
 			task.ErrBadName, task.ErrBadID, task.ErrBadMetadata, task.ErrBadArgs, when.ErrBadSpec, schedule.ErrBadEntry, schedule.ErrUnsupported,
-			jobs.ErrBadJob, jobs.ErrUnsupported, deadletter.ErrFilter, deadletter.ErrMalformed,
+			jobs.ErrBadJob, jobs.ErrUnsupported, inspect.ErrInvalid, deadletter.ErrFilter, deadletter.ErrMalformed,
 		}},
+		{exitError, []error{control.ErrMissing}},
 		{exitLate, []error{errLate}},
 		{exitDuplicate, []error{errDuplicate}},
-		{exitNotFound, []error{errNotFound, broker.ErrNoQueue, broker.ErrNotFound, resultstore.ErrNotFound, schedule.ErrNotFound, jobs.ErrNotFound}},
-		{exitUnreachable, []error{errNobody, revoke.ErrUnheard, broker.ErrUnavailable, broker.ErrAccess, events.ErrUnavailable, resultstore.ErrUnavailable, schedule.ErrUnavailable, jobs.ErrUnavailable}},
+		{exitNotFound, []error{errNotFound, inspect.ErrNotFound, broker.ErrNoQueue, broker.ErrNotFound, resultstore.ErrNotFound, schedule.ErrNotFound, jobs.ErrNotFound}},
+		{exitUnreachable, []error{errNobody, errUnreachable, inspect.ErrNoConsumer, inspect.ErrUnavailable, revoke.ErrUnheard, broker.ErrUnavailable, broker.ErrAccess, events.ErrUnavailable, resultstore.ErrUnavailable, schedule.ErrUnavailable, jobs.ErrUnavailable}},
 	} {
 		for _, one := range class.errs {
 			if errors.Is(err, one) {

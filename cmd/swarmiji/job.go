@@ -50,7 +50,7 @@ func (a *app) jobCmd() *cobra.Command {
 // withJobs opens the jobs, calls do within --timeout, and closes them. If fresh is true, a missing
 // SQLite file is created.
 func (a *app) withJobs(ctx context.Context, o *jobStore, fresh bool, c jobs.Config, do func(ctx context.Context, s *jobs.Service) error) (err error) {
-	name := cmp.Or(o.name, a.getenv("SWARMIJI_JOBS"), "jobs.db")
+	name := cmp.Or(o.name, a.jobs, a.getenv("SWARMIJI_JOBS"), "jobs.db")
 	if name == "mem" || strings.HasPrefix(name, "mem:") || strings.TrimPrefix(name, "sqlite:") == ":memory:" {
 		return fmt.Errorf("%w: jobs in memory have no use here: nobody can reach the memory of another process", errUsage)
 	}
@@ -110,26 +110,6 @@ func jobIDs(texts []string) ([]jobs.ID, error) {
 	return ids, nil
 }
 
-// those returns the jobs with the given ids. It returns ErrNotFound if one does not exist.
-func those(ctx context.Context, s *jobs.Service, ids []jobs.ID) ([]jobs.Row, error) {
-	all := make([]jobs.Row, len(ids))
-	for i, id := range ids {
-		var err error
-		if all[i], err = s.Row(ctx, id); err != nil {
-			return nil, about(id, err)
-		}
-	}
-	return all, nil
-}
-
-// about adds the job's id to an error. To ErrNotFound it adds why a job may be gone.
-func about(id jobs.ID, err error) error {
-	if errors.Is(err, jobs.ErrNotFound) {
-		return fmt.Errorf("job %d: %w; a job without queue or key is deleted when it finishes", id, err)
-	}
-	return fmt.Errorf("job %d: %w", id, err)
-}
-
 // jobOutput is the output for one job, without fields that may be large or secret.
 type jobOutput struct {
 	ID       jobs.ID    `json:"id"`
@@ -149,13 +129,13 @@ func jobRow(j *jobs.Row) jobOutput {
 	}
 }
 
-// stands returns the state, with the phase of a running job. An ended job keeps the phase of its
-// last attempt.
-func (o *jobOutput) stands() string {
-	if o.Phase == "" || o.State.Over() {
-		return string(o.State)
+// stands returns the state of a job, with the phase of a running one. An ended job keeps the phase
+// of its last attempt.
+func stands(state, phase string) string {
+	if phase == "" || jobs.State(state).Over() {
+		return state
 	}
-	return string(o.State) + "/" + string(o.Phase)
+	return state + "/" + phase
 }
 
 // utc returns t in UTC, and the zero time unchanged.

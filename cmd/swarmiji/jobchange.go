@@ -2,11 +2,10 @@ package main
 
 import (
 	"context"
-	"errors"
-	"fmt"
 
 	"github.com/spf13/cobra"
 
+	"github.com/swarmiji/swarmiji/inspect"
 	"github.com/swarmiji/swarmiji/jobs"
 )
 
@@ -18,31 +17,34 @@ type turnedOutput struct {
 	State jobs.State `json:"state,omitempty"` // "": the job is deleted
 }
 
-// turn calls do for the named jobs and prints the result for each. Before the first change it
-// checks that all jobs exist.
-func (a *app) turn(cmd *cobra.Command, store *jobStore, texts []string, do func(ctx context.Context, s *jobs.Service, all []jobs.Row) error) error {
+// turn calls do, which changes the named jobs, and prints the state of each before and after. Before
+// the change it checks that all jobs exist.
+func (a *app) turn(cmd *cobra.Command, store *jobStore, texts []string, force bool, do func(ctx context.Context, api inspect.API, c inspect.JobChange) (inspect.Change, error)) error {
 	ids, err := jobIDs(texts)
 	if err != nil {
 		return err
 	}
-	return a.withJobs(cmd.Context(), store, false, jobs.Config{}, func(ctx context.Context, s *jobs.Service) error {
-		all, err := those(ctx, s, ids)
-		if err != nil {
-			return err
-		}
-		if err := do(ctx, s, all); err != nil {
-			return err
-		}
-		out := make([]turnedOutput, len(all))
-		t := &table{head: []string{"ID", "NAME", "WAS", "NOW"}}
-		for i := range all {
-			j := &all[i]
-			out[i] = turnedOutput{ID: j.ID, Name: j.Name, Was: j.State}
-			now := "gone"
-			if is, err := s.Row(ctx, j.ID); err == nil { // the change is made, even if this read fails
-				out[i].State, now = is.State, string(is.State)
+	return a.withJobAPI(cmd.Context(), store, func(ctx context.Context, api inspect.API) error {
+		c := inspect.JobChange{Force: force}
+		out := make([]turnedOutput, len(ids))
+		for i, id := range ids {
+			j, err := api.GetJob(ctx, int64(id))
+			if err != nil {
+				return err
 			}
-			t.add(j.ID, j.Name, j.State, now)
+			c.IDs = append(c.IDs, j.ID)
+			out[i] = turnedOutput{ID: id, Name: j.Name, Was: jobs.State(j.State)}
+		}
+		if _, err := do(ctx, api, c); err != nil {
+			return err
+		}
+		t := &table{head: []string{"ID", "NAME", "WAS", "NOW"}}
+		for i := range out {
+			now := "gone"
+			if is, err := api.GetJob(ctx, int64(out[i].ID)); err == nil { // the change is made, even if this read fails
+				out[i].State, now = jobs.State(is.State), is.State
+			}
+			t.add(out[i].ID, out[i].Name, out[i].Was, now)
 		}
 		return a.show(out, t)
 	})
@@ -63,34 +65,13 @@ func (a *app) jobRetryCmd(store *jobStore) *cobra.Command {
 			"  swarmiji job ls --state FAILED -o json | jq '.[].id' | xargs swarmiji job retry",
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, texts []string) error {
-			return a.turn(cmd, store, texts, func(ctx context.Context, s *jobs.Service, all []jobs.Row) error {
-				ids := make([]jobs.ID, len(all))
-				for i := range all {
-					switch ids[i] = all[i].ID; {
-					case force:
-					case all[i].State.Runs():
-						return fmt.Errorf("job %d: %w; --force lets it run again", all[i].ID, jobs.ErrIsRunning)
-					case all[i].State == jobs.Finished:
-						return fmt.Errorf("job %d: %w: it is FINISHED; --force lets it run again", all[i].ID, jobs.ErrState)
-					}
-				}
-				return s.Requeue(ctx, ids, "")
+			return a.turn(cmd, store, texts, force, func(ctx context.Context, api inspect.API, c inspect.JobChange) (inspect.Change, error) {
+				return api.RetryJobs(ctx, c)
 			})
 		},
 	}
 	cmd.Flags().BoolVar(&force, "force", false, "also retry jobs that run, await an answer or are FINISHED")
 	return cmd
-}
-
-// each calls do for one job after the other. It stops at the first error. The error names the job
-// and the number of finished ones.
-func each(all []jobs.Row, do func(j *jobs.Row) error) error {
-	for i := range all {
-		if err := do(&all[i]); err != nil {
-			return fmt.Errorf("%d of %d are done; job %d: %w", i, len(all), all[i].ID, err)
-		}
-	}
-	return nil
 }
 
 func (a *app) jobCancelCmd(store *jobStore) *cobra.Command {
@@ -107,8 +88,8 @@ func (a *app) jobCancelCmd(store *jobStore) *cobra.Command {
 			"  swarmiji job cancel 17 18 -o json",
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, texts []string) error {
-			return a.turn(cmd, store, texts, func(ctx context.Context, s *jobs.Service, all []jobs.Row) error {
-				return each(all, func(j *jobs.Row) error { return s.Withdraw(ctx, j.ID) })
+			return a.turn(cmd, store, texts, false, func(ctx context.Context, api inspect.API, c inspect.JobChange) (inspect.Change, error) {
+				return api.CancelJobs(ctx, c)
 			})
 		},
 	}
@@ -129,47 +110,11 @@ func (a *app) jobRemoveCmd(store *jobStore) *cobra.Command {
 			"  swarmiji job rm 17 18 --force -o json",
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, texts []string) error {
-			return a.turn(cmd, store, texts, func(ctx context.Context, s *jobs.Service, all []jobs.Row) error {
-				return each(all, func(j *jobs.Row) error {
-					if force {
-						return removeAll(ctx, s, j)
-					}
-					return s.Delete(ctx, j.ID)
-				})
+			return a.turn(cmd, store, texts, force, func(ctx context.Context, api inspect.API, c inspect.JobChange) (inspect.Change, error) {
+				return api.RemoveJobs(ctx, c)
 			})
 		},
 	}
 	cmd.Flags().BoolVar(&force, "force", false, "also delete jobs that run, are PAUSED or have children, and these children")
 	return cmd
-}
-
-// removeAll deletes a job, which may be running, and its children first.
-func removeAll(ctx context.Context, s *jobs.Service, j *jobs.Row) error {
-	for j.HasChildren {
-		children, err := s.Rows(ctx, jobs.Filter{Parent: j.ID, Limit: jobPage})
-		if err != nil {
-			return err
-		}
-		for i := range children {
-			if err := removeOne(ctx, s, children[i].ID); err != nil {
-				return err
-			}
-		}
-		if len(children) < jobPage {
-			break
-		}
-	}
-	return removeOne(ctx, s, j.ID)
-}
-
-// removeOne withdraws a job that has not ended, and deletes it.
-func removeOne(ctx context.Context, s *jobs.Service, id jobs.ID) error {
-	err := s.Withdraw(ctx, id)
-	if err == nil || errors.Is(err, jobs.ErrOver) {
-		err = s.Delete(ctx, id)
-	}
-	if errors.Is(err, jobs.ErrNotFound) { // the job has ended in between
-		return nil
-	}
-	return err
 }

@@ -74,7 +74,7 @@ func (a *app) jobList(ctx context.Context, store *jobStore, o *listOptions) erro
 		t := &table{head: []string{"ID", "NAME", "STATE", "QUEUE", "PRIORITY", "DUE", "CHANGED", "REASON"}}
 		for i := range l.found {
 			j := &l.found[i]
-			t.add(j.ID, j.Name, j.stands(), j.Queue, j.Priority, j.Due, j.Changed, cut(j.Reason))
+			t.add(j.ID, j.Name, stands(string(j.State), string(j.Phase)), j.Queue, j.Priority, j.Due, j.Changed, cut(j.Reason))
 		}
 		if err := a.show(l.found, t); err != nil {
 			return err
@@ -107,6 +107,13 @@ type lister struct {
 
 	found []jobOutput // never nil
 	more  bool        // there are further jobs
+}
+
+func btoi(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
 }
 
 // lister checks the flags and returns a lister for them.

@@ -7,21 +7,17 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/swarmiji/swarmiji/jobs"
+	"github.com/swarmiji/swarmiji/inspect"
 )
-
-// maxChildren limits the children in the output.
-const maxChildren = 100
 
 func (a *app) jobShowCmd(store *jobStore) *cobra.Command {
 	return &cobra.Command{
 		Use:   "show ID",
 		Short: "Show a job",
-		Long: "Show prints all fields of a job, with its data and its answer, which may hold secrets, and the first " + strconv.Itoa(maxChildren) + "\n" +
+		Long: "Show prints all fields of a job, with its data and its answer, which may hold secrets, and the first " + strconv.Itoa(inspect.DefaultLimit) + "\n" +
 			"of its children. It changes nothing. Exit status: 3 if the job does not exist.",
 		Example: "  swarmiji job show 17\n" +
 			"  swarmiji job show 17 -o json | jq .data",
@@ -31,20 +27,14 @@ func (a *app) jobShowCmd(store *jobStore) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.withJobs(cmd.Context(), store, false, jobs.Config{}, func(ctx context.Context, s *jobs.Service) error {
-				all, err := those(ctx, s, ids)
+			return a.withJobAPI(cmd.Context(), store, func(ctx context.Context, api inspect.API) error {
+				j, err := api.GetJob(ctx, int64(ids[0]))
 				if err != nil {
 					return err
 				}
-				o := jobWhole(&all[0])
-				if all[0].HasChildren {
-					children, err := s.Rows(ctx, jobs.Filter{Parent: ids[0], Limit: maxChildren})
-					if err != nil {
-						return err
-					}
-					for i := range children {
-						o.Children = append(o.Children, jobRow(&children[i]))
-					}
+				o := wholeOutput{JobDetail: j}
+				if j.Timeout > 0 {
+					o.Timeout = j.Timeout.String()
 				}
 				return a.showJob(&o)
 			})
@@ -54,55 +44,15 @@ func (a *app) jobShowCmd(store *jobStore) *cobra.Command {
 
 // wholeOutput is the output of job show.
 type wholeOutput struct {
-	jobOutput
-
-	Created     time.Time       `json:"created,omitzero"`
-	NextRun     time.Time       `json:"nextRun,omitzero"`
-	Scheduled   time.Time       `json:"scheduled,omitzero"`
-	LastRun     time.Time       `json:"lastRun,omitzero"`
-	Runs        int64           `json:"runs"`
-	Token       int64           `json:"token"`
-	Attempt     int64           `json:"attempt,omitempty"`
-	Repeat      string          `json:"repeat,omitempty"`
-	RetryAfter  string          `json:"retryAfter,omitempty"`
-	Parent      jobs.ID         `json:"parent,omitempty"`
-	Children    []jobOutput     `json:"children,omitempty"`
-	SequenceKey string          `json:"sequenceKey,omitempty"`
-	UniqueKey   string          `json:"uniqueKey,omitempty"`
-	Key         string          `json:"key,omitempty"`
-	Mock        bool            `json:"mock,omitempty"`
-	Weight      *float64        `json:"weight,omitempty"` // of jobs of a queue; 0 is a weight too
-	Windows     string          `json:"windows,omitempty"`
-	Timeout     string          `json:"timeout,omitempty"` // such as 24h0m0s
-	Deadline    time.Time       `json:"deadline,omitzero"`
-	Expires     time.Time       `json:"expires,omitzero"`
-	Data        json.RawMessage `json:"data"`
-	Answer      json.RawMessage `json:"answer,omitempty"`
-}
-
-// jobWhole returns the output for a job.
-func jobWhole(j *jobs.Row) wholeOutput {
-	o := wholeOutput{
-		jobOutput: jobRow(j),
-		Created:   utc(j.Created), NextRun: utc(j.NextRun), Scheduled: utc(j.Scheduled), LastRun: utc(j.LastRun), Runs: j.Run, Token: j.Token, Attempt: j.Attempt,
-		Repeat: j.Repeat, RetryAfter: j.RetryAfter, Parent: j.Parent, SequenceKey: j.SequenceKey, UniqueKey: j.UniqueKey, Key: j.Key, Mock: j.Mock,
-		Windows: strings.TrimPrefix(j.Window, "WINDOWS "), Deadline: utc(j.Deadline), Expires: utc(j.Expires), Data: j.Data, Answer: j.Answer,
-	}
-	if j.Queue != "" {
-		weight := float64(j.Weight) / 1000
-		o.Weight = &weight
-	}
-	if j.Timeout > 0 {
-		o.Timeout = j.Timeout.String()
-	}
-	return o
+	inspect.JobDetail
+	Timeout string `json:"timeout,omitempty"` // such as 24h0m0s
 }
 
 // showJob prints a job: its set fields, then its children, answer and data.
 func (a *app) showJob(o *wholeOutput) error {
-	t := &table{head: []string{"ID", strconv.FormatInt(int64(o.ID), 10)}}
+	t := &table{head: []string{"ID", strconv.FormatInt(o.ID, 10)}}
 	t.add("NAME", o.Name)
-	t.add("STATE", o.stands())
+	t.add("STATE", stands(o.State, o.Phase))
 	t.add("PRIORITY", o.Priority)
 	for _, f := range []struct {
 		name  string
@@ -141,13 +91,13 @@ func (a *app) showJob(o *wholeOutput) error {
 		t.add("MOCK", "yes")
 	}
 	if o.Parent != 0 {
-		t.add("PARENT", int64(o.Parent))
+		t.add("PARENT", o.Parent)
 	}
 	for i := range o.Children {
 		c := &o.Children[i]
-		t.add("CHILD", fmt.Sprintf("%d %s %s", c.ID, c.stands(), c.Name))
+		t.add("CHILD", fmt.Sprintf("%d %s %s", c.ID, stands(c.State, c.Phase), c.Name))
 	}
-	if err := a.show(o, t); err != nil || a.output == "json" {
+	if err := a.show(o, t); err != nil || a.output != "table" {
 		return err
 	}
 	return a.pretty(o)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/swarmiji/swarmiji/inspect"
 	"github.com/swarmiji/swarmiji/jobs"
 )
 
@@ -41,16 +42,16 @@ func (a *app) jobWhyCmd(store *jobStore) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.withJobs(cmd.Context(), store, false, jobs.Config{}, func(ctx context.Context, s *jobs.Service) error {
-				e, err := s.Explain(ctx, ids[0])
+			return a.withJobAPI(cmd.Context(), store, func(ctx context.Context, api inspect.API) error {
+				e, err := api.WhyJob(ctx, int64(ids[0]))
 				if err != nil {
-					return about(ids[0], err)
+					return err
 				}
-				o := whyOutput{ID: e.Job.ID, State: e.Job.State, At: utc(e.At), Reasons: []reasonOutput{}}
+				o := whyOutput{ID: ids[0], State: jobs.State(e.State), At: e.At, Reasons: []reasonOutput{}}
 				t := &table{}
-				for _, w := range e.Reasons {
-					o.Reasons = append(o.Reasons, reasonOutput{Kind: w.Kind, Text: w.Text, At: utc(w.At), Job: w.Job, Key: w.Key})
-					t.add(w.Text)
+				for _, r := range e.Reasons {
+					o.Reasons = append(o.Reasons, reasonOutput{Kind: jobs.WhyKind(r.Kind), Text: r.Text, At: r.At, Job: jobs.ID(r.Job), Key: r.Key})
+					t.add(r.Text)
 				}
 				if len(t.rows) > 0 {
 					t.head, t.rows = t.rows[0], t.rows[1:]

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/csv"
 	"encoding/json"
 	"fmt"
 	"strconv"
@@ -60,8 +61,12 @@ func visible(s string) string {
 
 // show prints v as JSON or t as a table, as -o selects.
 func (a *app) show(v any, t *table) error {
-	if a.output == "json" {
+	switch a.output {
+	case "json":
 		return a.json(v)
+	case "csv":
+		w := csv.NewWriter(a.stdout)
+		return w.WriteAll(append([][]string{t.head}, t.rows...))
 	}
 	w := tabwriter.NewWriter(a.stdout, 0, 8, 2, ' ', 0)
 	for _, row := range append([][]string{t.head}, t.rows...) {

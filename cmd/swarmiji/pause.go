@@ -1,9 +1,11 @@
 package main
 
 import (
+	"context"
+
 	"github.com/spf13/cobra"
 
-	"github.com/swarmiji/swarmiji/control"
+	"github.com/swarmiji/swarmiji/inspect"
 )
 
 func (a *app) pauseCmd() *cobra.Command {
@@ -18,7 +20,10 @@ func (a *app) pauseCmd() *cobra.Command {
 		Example: "  swarmiji pause reports\n" +
 			"  swarmiji pause --node host-1234-abcdef",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.order(cmd, &t, control.Command{Do: control.DoPause, Queues: args}, doneHead(), done)
+			t.queues = args
+			return a.steer(cmd, &t, func(ctx context.Context, api inspect.API) (inspect.Change, error) {
+				return api.PauseWorkers(ctx, t.target())
+			})
 		},
 	}
 	t.flags(cmd, false)

@@ -4,151 +4,106 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"strconv"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/swarmiji/swarmiji/broker"
-	"github.com/swarmiji/swarmiji/capability"
-	"github.com/swarmiji/swarmiji/control"
-	"github.com/swarmiji/swarmiji/events"
+	"github.com/swarmiji/swarmiji/inspect"
 	"github.com/swarmiji/swarmiji/internal/reach"
-	"github.com/swarmiji/swarmiji/open"
-	"github.com/swarmiji/swarmiji/router"
 	"github.com/swarmiji/swarmiji/task"
 )
 
-func (a *app) queuesCmd() *cobra.Command {
-	var t target
+func (a *app) queueCmd() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "queues [QUEUE...]",
-		Short: "Show how many tasks are in queues",
-		Long: "Queues prints for each queue how many tasks wait (READY), are held by consumers (HELD), are delayed (DELAYED)\n" +
-			"and are dead letters (DEAD). Without names it shows the queues of the consumers that answer or send\n" +
-			"heartbeats, and \"default\". Name the queues of consumers that do not run. It changes nothing. A number that the\n" +
-			"broker does not tell is \"?\", and -1 in JSON.\n\n" +
-			"Exit status: 3 if a named queue does not exist; the others are printed.",
-		Example: "  swarmiji queues\n" +
-			"  swarmiji queues reports mail -o json",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			keys, err := a.keys()
-			if err = errors.Join(err, t.check()); err != nil {
-				return err
-			}
-			for _, q := range args {
-				if err := task.CheckName(q); err != nil {
-					return err
-				}
-			}
-			return a.with(cmd.Context(), open.Options{Control: len(args) == 0}, func(ctx context.Context, s *open.Swarm) error {
-				names := args
-				if len(names) == 0 {
-					c, err := ask(ctx, s, keys, control.Wait{Replies: t.replies, Timeout: t.collect})
-					if err != nil && !errors.Is(err, errNobody) && !errors.Is(err, control.ErrMissing) {
-						return err
-					}
-					names = c.names()
-					if len(c.queues) == 0 {
-						a.say("no consumer answers or sends heartbeats, so only the queue %q is looked for; name the others: swarmiji queues QUEUE...", router.DefaultQueue)
-					}
-				}
-				return a.sizes(ctx, s, names, len(args) > 0)
-			})
+		Use:   "queue ls|show|messages|pause|resume|purge",
+		Short: "Show, pause, resume and purge queues",
+		Long: "Queue shows the queues of the broker, what is in them and who serves them. It pauses, resumes and purges them.\n" +
+			"swarmiji dead shows and repairs their dead letters.\n\n" +
+			"Exit status: 3 if a queue does not exist, 4 if no consumer answers a command.",
+		Example: "  swarmiji queue ls\n" +
+			"  swarmiji queue show reports",
+		Args:        cobra.NoArgs,
+		Annotations: map[string]string{offline: "yes"}, // only shows its help
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return errors.Join(cmd.Help(), fmt.Errorf("%w: queue what? ls, show, messages, pause, resume or purge", errUsage))
 		},
 	}
-	cmd.Flags().DurationVar(&t.collect, "collect", listenTime, "without names: how long to wait for answers and heartbeats of consumers")
-	cmd.Flags().IntVar(&t.replies, "replies", 0, "without names: stop waiting after this many answers; default: wait for --collect")
+	cmd.AddCommand(a.queueListCmd("ls [QUEUE...]", "swarmiji queue ls"), a.queueShowCmd(), a.queueMessagesCmd(), a.queuePauseCmd(), a.queueResumeCmd(), a.queuePurgeCmd())
 	return cmd
 }
 
-// census holds the answers and heartbeats of consumers.
-type census struct {
-	replies []control.Reply // to a question for their sizes
-	silent  int             // consumers that do not answer, and send heartbeats
-	queues  map[string]int  // number of consumers of each queue
-	paused  map[string]int  // number of consumers that have paused a queue
+// queuesCmd is the old name of queue ls.
+func (a *app) queuesCmd() *cobra.Command {
+	return a.queueListCmd("queues [QUEUE...]", "swarmiji queues")
 }
 
-// names returns the default queue and the queues of the consumers, sorted.
-func (c *census) names() []string {
-	names := append(slices.Collect(maps.Keys(c.queues)), router.DefaultQueue)
-	slices.Sort(names)
-	return slices.Compact(names)
+// queueListCmd lists queues. name is the whole command, for the examples.
+func (a *app) queueListCmd(use, name string) *cobra.Command {
+	var t target
+	cmd := &cobra.Command{
+		Use:   use,
+		Short: "Show how many tasks are in queues",
+		Long: "It prints for each queue how many tasks wait (READY), are held by consumers (HELD), are delayed (DELAYED) and\n" +
+			"are dead letters (DEAD), for how long the oldest waiting task waits, how many consumers serve it, and how many\n" +
+			"of them have paused it.\n\n" +
+			"Without names it shows the queues that the broker lists, those of the consumers that answer or send heartbeats,\n" +
+			"and \"default\". RabbitMQ lists none: name the queues of consumers that do not run. The command changes nothing.\n" +
+			"A number that is not known is \"?\", and -1 in JSON.\n\n" +
+			"Exit status: 3 if a named queue does not exist; the others are printed.",
+		Example: "  " + name + "\n" +
+			"  " + name + " reports mail -o json",
+		RunE: func(cmd *cobra.Command, args []string) error { return a.queueList(cmd.Context(), &t, args) },
+	}
+	t.listen(cmd)
+	return cmd
 }
 
-// ask asks consumers and meanwhile listens for heartbeats, which also come from consumers without
-// control. The census is complete even with an error: errNobody, for example, says that none has
-// answered.
-func ask(ctx context.Context, s *open.Swarm, keys *control.Keys, w control.Wait) (census, error) {
-	c := census{queues: make(map[string]int), paused: make(map[string]int)}
-	listening, enough := context.WithCancel(ctx)
-	defer enough()
-	heard, err := hear(listening, s.Events)
-	if err != nil {
-		return c, err
-	}
-	c.replies, err = send(ctx, s, keys, control.Command{Do: control.DoStats}, w)
-	enough()
-	nodes, herr := heard()
-	for i := range c.replies {
-		note(nodes, &c.replies[i])
-		if s := c.replies[i].Stats; s != nil {
-			for _, q := range s.Queues {
-				c.paused[q.Name] += btoi(q.Paused)
-			}
-		}
-	}
-	for _, n := range nodes {
-		if n.Offline || n.Role != events.RoleConsumer {
-			continue
-		}
-		if !n.Answers {
-			c.silent++
-		}
-		for _, q := range n.Queues {
-			c.queues[q]++
-		}
-	}
-	return c, errors.Join(err, herr)
+// listen adds the flags of commands that ask consumers.
+func (t *target) listen(cmd *cobra.Command) {
+	cmd.Flags().DurationVar(&t.collect, "collect", listenTime, "how long to wait for answers and heartbeats of consumers")
+	cmd.Flags().IntVar(&t.replies, "replies", 0, "stop waiting after this many answers; default: wait for --collect")
 }
 
-// queueOutput is the output for a queue.
-type queueOutput struct {
-	Queue   string `json:"queue"`
-	Ready   int    `json:"ready"`
-	Held    int    `json:"held"`
-	Delayed int    `json:"delayed"`
-	Dead    int    `json:"dead"`
-}
-
-// sizes prints queues. It returns an error if a queue that the user named does not exist.
-func (a *app) sizes(ctx context.Context, s *open.Swarm, names []string, must bool) error {
-	i, ok := capability.As[broker.Inspector](s.Broker)
-	if !ok {
-		return fmt.Errorf("this broker does not tell what waits: %w", broker.ErrUnsupported)
+func (a *app) queueList(ctx context.Context, t *target, names []string) error {
+	if err := t.check(); err != nil {
+		return err
 	}
-	out := []queueOutput{}
-	t := &table{head: []string{"QUEUE", "READY", "HELD", "DELAYED", "DEAD"}}
-	var missing []error
 	for _, q := range names {
-		st, err := i.Stats(ctx, q)
-		switch {
-		case errors.Is(err, broker.ErrNoQueue):
-			missing = append(missing, reach.Also(fmt.Errorf("queue %s: %w", q, errNotFound), broker.ErrNoQueue))
-			continue
-		case err != nil:
+		if err := task.CheckName(q); err != nil {
 			return err
 		}
-		out = append(out, queueOutput{q, st.Ready, st.Held, st.Delayed, st.Dead})
-		t.add(q, told(st.Ready), told(st.Held), told(st.Delayed), told(st.Dead))
 	}
-	err := a.show(out, t)
-	if must {
-		err = errors.Join(append(missing, err)...)
-	}
-	return err
+	return a.inspect(ctx, inspection{listen: t.collect, replies: t.replies}, func(ctx context.Context, api inspect.API) error {
+		var notes []string
+		all, err := pages(func(cursor string) ([]inspect.Queue, string, error) {
+			page, err := api.ListQueues(ctx, inspect.QueueQuery{Names: names, Cursor: cursor})
+			notes = append(notes, page.Notes...)
+			return page.Queues, page.Next, err
+		})
+		if err != nil {
+			return err
+		}
+		a.noted(notes[:min(len(notes), 1)])
+		tab := &table{head: []string{"QUEUE", "READY", "HELD", "DELAYED", "DEAD", "OLDEST", "CONSUMERS", "PAUSED"}}
+		found := make(map[string]bool)
+		for i := range all {
+			q := &all[i]
+			found[q.Name] = true
+			tab.add(q.Name, told(q.Ready), told(q.Held), told(q.Delayed), told(q.Dead), age(q), told(q.Consumers), pausedText(q))
+		}
+		if all == nil {
+			all = []inspect.Queue{}
+		}
+		var missing []error
+		for _, name := range names {
+			if !found[name] {
+				missing = append(missing, reach.Also(fmt.Errorf("queue %s: %w", name, errNotFound), broker.ErrNoQueue))
+			}
+		}
+		return errors.Join(append(missing, a.show(all, tab))...)
+	})
 }
 
 // told formats a number of a queue for people.
@@ -157,4 +112,215 @@ func told(n int) string {
 		return "?"
 	}
 	return strconv.Itoa(n)
+}
+
+// age formats how long the oldest waiting task of a queue waits.
+func age(q *inspect.Queue) string {
+	if q.Oldest.IsZero() {
+		return ""
+	}
+	text := time.Since(q.Oldest).Truncate(time.Second).String()
+	if q.OldestGuess {
+		return "about " + text
+	}
+	return text
+}
+
+// pausedText says who has paused a queue.
+func pausedText(q *inspect.Queue) string {
+	switch {
+	case q.Pause != nil && q.Pause.Until.IsZero():
+		return "yes"
+	case q.Pause != nil:
+		return "until " + cell(q.Pause.Until)
+	case q.Paused > 0:
+		return fmt.Sprintf("%d of %d", q.Paused, q.Consumers)
+	}
+	return ""
+}
+
+func (a *app) queueShowCmd() *cobra.Command {
+	var t target
+	cmd := &cobra.Command{
+		Use:   "show QUEUE",
+		Short: "Show one queue and its consumers",
+		Long: "Show prints what is in a queue, and the consumers that serve it: their workers, running and fetched tasks, and\n" +
+			"whether they have paused it. It changes nothing. Exit status: 3 if the queue does not exist.",
+		Example: "  swarmiji queue show reports\n" +
+			"  swarmiji queue show reports -o json",
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error { return a.queueShow(cmd.Context(), &t, args[0]) },
+	}
+	t.listen(cmd)
+	return cmd
+}
+
+// queueShown is the output of queue show.
+type queueShown struct {
+	inspect.Queue
+	Serving []inspect.Worker `json:"serving"` // its consumers
+}
+
+func (a *app) queueShow(ctx context.Context, t *target, name string) error {
+	if err := errors.Join(t.check(), task.CheckName(name)); err != nil {
+		return err
+	}
+	return a.inspect(ctx, inspection{listen: t.collect, replies: t.replies}, func(ctx context.Context, api inspect.API) error {
+		q, err := api.GetQueue(ctx, name)
+		if err != nil {
+			return err
+		}
+		out := queueShown{Queue: q, Serving: []inspect.Worker{}}
+		tab := &table{head: []string{"QUEUE", q.Name}}
+		tab.add("READY", told(q.Ready))
+		tab.add("HELD", told(q.Held))
+		tab.add("DELAYED", told(q.Delayed))
+		tab.add("DEAD", told(q.Dead))
+		tab.add("OLDEST", age(&q))
+		tab.add("CONSUMERS", told(q.Consumers))
+		tab.add("WORKERS", fmt.Sprintf("%d, %d active, %d reserved", q.Workers, q.Active, q.Reserved))
+		tab.add("PAUSED", pausedText(&q))
+		if q.Pause != nil {
+			tab.add("BY", q.Pause.By)
+			tab.add("REASON", q.Pause.Reason)
+		}
+		workers, err := pages(func(cursor string) ([]inspect.Worker, string, error) {
+			page, err := api.ListWorkers(ctx, inspect.WorkerQuery{Cursor: cursor})
+			return page.Workers, page.Next, err
+		})
+		if err != nil && !errors.Is(err, inspect.ErrUnsupported) {
+			return err
+		}
+		for i := range workers {
+			w := &workers[i]
+			for _, s := range w.Serves {
+				if s.Name != name {
+					continue
+				}
+				out.Serving = append(out.Serving, *w)
+				state := ""
+				if s.Paused {
+					state = ", paused"
+				}
+				tab.add("NODE", fmt.Sprintf("%s: %d workers, %d active, %d reserved%s", w.Node, s.Workers, s.Active, s.Reserved, state))
+			}
+		}
+		return a.show(out, tab)
+	})
+}
+
+func (a *app) queueMessagesCmd() *cobra.Command {
+	var q inspect.MessageQuery
+	place := ""
+	cmd := &cobra.Command{
+		Use:   "messages QUEUE",
+		Short: "List the messages of a queue",
+		Long: "Messages prints the messages that wait in a queue, or with --place those that are delayed, held by consumers\n" +
+			"or dead: the id of the task, its name, a time, attempt and size. The time is since when it waits, when it is\n" +
+			"due, when its lease ends, or when it was dead-lettered. Arguments are not shown. It changes nothing.\n\n" +
+			"It prints at most --limit messages. If there are more, a line on the standard error says with which --after to\n" +
+			"continue. Exit status: 3 if the queue does not exist, 1 if the broker cannot show these messages, such as\n" +
+			"RabbitMQ.",
+		Example: "  swarmiji queue messages reports\n" +
+			"  swarmiji queue messages reports --place delayed --limit 1000 -o csv",
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			q.Queue, q.Place = args[0], broker.Place(place)
+			return a.inspect(cmd.Context(), inspection{}, func(ctx context.Context, api inspect.API) error {
+				page, err := api.ListMessages(ctx, q)
+				if err != nil {
+					return err
+				}
+				tab := &table{head: []string{"ID", "NAME", "AT", "SENT", "ATTEMPT", "BYTES", "REASON"}}
+				for _, m := range page.Messages {
+					tab.add(string(m.ID), m.Name, m.At, m.Sent, m.Attempt, m.Size, cut(m.Reason+m.Unread))
+				}
+				if page.Next != "" {
+					a.say("there are more: --after %s", quoted(page.Next))
+				}
+				return a.show(page.Messages, tab)
+			})
+		},
+	}
+	f := cmd.Flags()
+	f.SortFlags = false
+	f.StringVar(&place, "place", string(broker.PlaceWaiting), "`place` of the messages: waiting, delayed, held or dead")
+	f.IntVarP(&q.Limit, "limit", "n", inspect.DefaultLimit, fmt.Sprintf("maximum number of messages, 1 to %d", inspect.MaxLimit))
+	f.StringVar(&q.Cursor, "after", "", "continue after this `position`, which an earlier call has printed")
+	return cmd
+}
+
+// quoted returns a text of another program for a shell.
+func quoted(text string) string { return "'" + visible(text) + "'" }
+
+func (a *app) queuePauseCmd() *cobra.Command {
+	var t target
+	p := inspect.Pause{}
+	cmd := &cobra.Command{
+		Use:   "pause QUEUE",
+		Short: "Stop all consumers from taking tasks of a queue",
+		Long: "Pause stops consumers from taking new tasks of a queue, until swarmiji queue resume. Running tasks continue;\n" +
+			"fetched ones go back to the queue. The command prints a line for each consumer that has paused.\n\n" +
+			"Exit status: 1 if a consumer reports an error, 4 if no consumer answers.",
+		Example: "  swarmiji queue pause reports --reason 'database is down'\n" +
+			"  swarmiji queue pause reports -o json",
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			p.Queue = args[0]
+			return a.steer(cmd, &t, func(ctx context.Context, api inspect.API) (inspect.Change, error) { return api.PauseQueue(ctx, p) })
+		},
+	}
+	t.listen(cmd)
+	cmd.Flags().StringVar(&p.Reason, "reason", "", "`text` for the audit log")
+	return cmd
+}
+
+func (a *app) queueResumeCmd() *cobra.Command {
+	var t target
+	cmd := &cobra.Command{
+		Use:   "resume QUEUE",
+		Short: "Let consumers take tasks of a queue again",
+		Long: "Resume ends the pause of a queue. The command prints a line for each consumer that takes tasks of the queue\n" +
+			"again.\n\n" +
+			"Exit status: 1 if a consumer reports an error, 4 if no consumer answers.",
+		Example: "  swarmiji queue resume reports\n" +
+			"  swarmiji queue resume reports -o json",
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.steer(cmd, &t, func(ctx context.Context, api inspect.API) (inspect.Change, error) {
+				return api.ResumeQueue(ctx, args[0])
+			})
+		},
+	}
+	t.listen(cmd)
+	return cmd
+}
+
+func (a *app) queuePurgeCmd() *cobra.Command {
+	var yes, dryRun bool
+	cmd := &cobra.Command{
+		Use:   "purge QUEUE",
+		Short: "Delete the tasks that wait in a queue",
+		Long: "Purge deletes the tasks that wait in a queue for a consumer, for good and without a record, and prints their\n" +
+			"number. Held, delayed and dead ones stay. It needs --yes. With --dry-run it only counts them.\n\n" +
+			"Exit status: 3 if the queue does not exist.",
+		Example: "  swarmiji queue purge reports --dry-run\n" +
+			"  swarmiji queue purge reports --yes",
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := confirmed(yes, dryRun); err != nil {
+				return err
+			}
+			return a.inspect(cmd.Context(), inspection{}, func(ctx context.Context, api inspect.API) error {
+				c, err := api.PurgeQueue(ctx, inspect.Purge{Queue: args[0], DryRun: dryRun})
+				if err != nil {
+					return err
+				}
+				return a.changeOf(&c, "deleted")
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "only count the tasks")
+	cmd.Flags().BoolVar(&yes, "yes", false, "confirm; without it nothing is deleted")
+	return cmd
 }

@@ -1,9 +1,11 @@
 package main
 
 import (
+	"context"
+
 	"github.com/spf13/cobra"
 
-	"github.com/swarmiji/swarmiji/control"
+	"github.com/swarmiji/swarmiji/inspect"
 )
 
 func (a *app) rateLimitCmd() *cobra.Command {
@@ -19,11 +21,14 @@ func (a *app) rateLimitCmd() *cobra.Command {
 			"  swarmiji rate-limit mail.send",
 		Args: cobra.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c := control.Command{Do: control.DoRateLimit, Task: args[0]}
+			l := inspect.RateLimit{Name: args[0]}
 			if len(args) > 1 {
-				c.Rate = args[1]
+				l.Rate = args[1]
 			}
-			return a.order(cmd, &t, c, doneHead(), done)
+			return a.steer(cmd, &t, func(ctx context.Context, api inspect.API) (inspect.Change, error) {
+				l.Target = t.target()
+				return api.LimitWorkers(ctx, l)
+			})
 		},
 	}
 	t.flags(cmd, true)

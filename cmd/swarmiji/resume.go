@@ -1,9 +1,11 @@
 package main
 
 import (
+	"context"
+
 	"github.com/spf13/cobra"
 
-	"github.com/swarmiji/swarmiji/control"
+	"github.com/swarmiji/swarmiji/inspect"
 )
 
 func (a *app) resumeCmd() *cobra.Command {
@@ -17,7 +19,10 @@ func (a *app) resumeCmd() *cobra.Command {
 		Example: "  swarmiji resume reports\n" +
 			"  swarmiji resume",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.order(cmd, &t, control.Command{Do: control.DoResume, Queues: args}, doneHead(), done)
+			t.queues = args
+			return a.steer(cmd, &t, func(ctx context.Context, api inspect.API) (inspect.Change, error) {
+				return api.ResumeWorkers(ctx, t.target())
+			})
 		},
 	}
 	t.flags(cmd, false)

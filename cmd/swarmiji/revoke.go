@@ -77,7 +77,10 @@ func (a *app) revokeByCommand(cmd *cobra.Command, args []string, o *revokeOption
 			return fmt.Errorf("%w: --%s does not go with --command", errUsage, flag)
 		}
 	}
-	return a.order(cmd, &o.target, control.Command{Do: control.DoRevoke, IDs: ids(args), Terminate: o.terminate}, doneHead(), done)
+	head := []string{"NODE", "QUEUES", "DONE"}
+	return a.order(cmd, &o.target, control.Command{Do: control.DoRevoke, IDs: ids(args), Terminate: o.terminate}, head, func(t *table, r *control.Reply) {
+		t.add(r.Node, strings.Join(r.Queues, ","), "ok")
+	})
 }
 
 func ids(args []string) []task.ID {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -26,11 +27,13 @@ type surroundings struct {
 type app struct {
 	surroundings
 
-	broker, namespace string
-	output            string // "table" or "json"
-	timeout           time.Duration
-	controlKeys       string // a file
-	keyFile           string
+	context, broker, namespace string
+	// of the context alone
+	results, events, schedule, jobs string
+	output                          string // "table", "json" or "csv"
+	timeout                         time.Duration
+	controlKeys                     string // a file
+	keyFile                         string
 
 	secrets []secret // texts that must not be printed
 
@@ -81,8 +84,8 @@ func (a *app) root() *cobra.Command {
 		Short: "Submit tasks, show queues and consumers, and send commands to consumers",
 		Long: "Swarmiji submits tasks and shows their results. It shows queues, consumers, jobs and schedules, sends commands\n" +
 			"to consumers, handles dead letters, and checks a set-up.\n\n" +
-			"Most commands need the URL of a broker, from --broker or $SWARMIJI_BROKER. The commands schedule, job, outbox\n" +
-			"and bedrock have a --store of their own. Results go to the standard output, errors and remarks to the standard\n" +
+			"Most commands need the URL of a broker, from --broker, $SWARMIJI_BROKER or a context. The commands schedule,\n" +
+			"job, outbox and bedrock have a --store of their own. Results go to the standard output, errors and remarks to the standard\n" +
 			"error.\n\n" +
 			"The exit status is one of these:\n" +
 			"  0  success\n" +
@@ -110,16 +113,17 @@ func (a *app) root() *cobra.Command {
 	f := root.PersistentFlags()
 	f.SortFlags = false
 	f.StringVar(&a.broker, "broker", "", "`URL` of the broker; its parameters results= and events= name other servers for results and events; default: $SWARMIJI_BROKER, which hides the password from other users of the machine")
+	f.StringVar(&a.context, "context", "", "`name` of a context, which has the URLs of a system (see swarmiji context); default: $SWARMIJI_CONTEXT, or the one that context use has chosen, unless a broker is given")
 	f.StringVar(&a.namespace, "namespace", "", "`name` that separates programs on one server; default: that of the URL, or \"default\"")
-	f.StringVarP(&a.output, "output", "o", "table", "`format` of the output: table or json")
+	f.StringVarP(&a.output, "output", "o", "table", "`format` of the output: table, json or csv")
 	f.DurationVar(&a.timeout, "timeout", 10*time.Second, "how long the command may take, including a wait for a result; for dead, events and bedrock: how long connecting may take")
 	f.StringVar(&a.keyFile, "key-file", "", "`file` with keys to encrypt or sign (seal) tasks and results, one per line: an id, a space, 32 bytes in base64, and \"sign\" for a key that only signs; the first key seals; default: $SWARMIJI_KEYS, or no keys")
 	f.StringVar(&a.controlKeys, "control-keys", "", "`file` with keys to sign commands to consumers, one per line: an id, a space, the key in base64; the first key signs; default: $SWARMIJI_CONTROL_KEYS, or unsigned commands")
 	root.AddCommand(
 		a.callCmd(), a.resultCmd(), a.revokeCmd(), a.scheduleCmd(), a.jobCmd(), a.bedrockCmd(), a.outboxCmd(), a.relayCmd(),
-		a.workersCmd(), a.queuesCmd(), a.tasksCmd(), a.eventsCmd(), a.deadCmd(), a.doctorCmd(), a.migrateCmd(),
+		a.workersCmd(), a.queueCmd(), a.queuesCmd(), a.taskCmd(), a.tasksCmd(), a.eventsCmd(), a.deadCmd(), a.doctorCmd(), a.migrateCmd(),
 		a.pingCmd(), a.statsCmd(), a.scaleCmd(), a.pauseCmd(), a.resumeCmd(), a.rateLimitCmd(), a.shutdownCmd(),
-		a.versionCmd(), a.completionCmd(root),
+		a.contextCmd(), a.versionCmd(), a.completionCmd(root),
 	)
 	wrapHelp(root)
 	return root
@@ -127,11 +131,16 @@ func (a *app) root() *cobra.Command {
 
 // begin checks the common options.
 func (a *app) begin(cmd *cobra.Command) error {
-	if a.output != "table" && a.output != "json" {
-		return fmt.Errorf("%w: -o is %q, want table or json", errUsage, a.output)
+	if !slices.Contains([]string{"table", "json", "csv"}, a.output) {
+		return fmt.Errorf("%w: -o is %q, want table, json or csv", errUsage, a.output)
 	}
 	if a.timeout <= 0 {
 		return fmt.Errorf("%w: --timeout is %v", errUsage, a.timeout)
+	}
+	if p := cmd.Parent(); p == nil || p.Name() != "context" {
+		if err := a.useContext(); err != nil {
+			return err
+		}
 	}
 	if a.broker == "" {
 		a.broker = a.getenv("SWARMIJI_BROKER")
@@ -146,7 +155,7 @@ func (a *app) begin(cmd *cobra.Command) error {
 		a.keyFile = a.getenv("SWARMIJI_KEYS")
 	}
 	if cmd.Annotations[offline] == "" && a.broker == "" {
-		return fmt.Errorf("%w: no broker; give --broker or set SWARMIJI_BROKER, such as amqp://user:password@host:5672/", errUsage)
+		return fmt.Errorf("%w: no broker; give --broker or set SWARMIJI_BROKER, such as amqp://user:password@host:5672/, or choose a context", errUsage)
 	}
 	if strings.HasPrefix(a.broker, "mem:") && cmd.Annotations[offline] == "" {
 		return fmt.Errorf("%w: mem:// has no use here: nobody can reach the memory of another process", errUsage)

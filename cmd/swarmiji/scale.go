@@ -1,12 +1,13 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"strconv"
 
 	"github.com/spf13/cobra"
 
-	"github.com/swarmiji/swarmiji/control"
+	"github.com/swarmiji/swarmiji/inspect"
 )
 
 func (a *app) scaleCmd() *cobra.Command {
@@ -26,7 +27,10 @@ func (a *app) scaleCmd() *cobra.Command {
 			if err != nil {
 				return fmt.Errorf("%w: %q is no number of workers", errUsage, args[1])
 			}
-			return a.order(cmd, &t, control.Command{Do: control.DoScale, Queues: args[:1], Workers: n}, doneHead(), done)
+			t.queues = args[:1]
+			return a.steer(cmd, &t, func(ctx context.Context, api inspect.API) (inspect.Change, error) {
+				return api.ScaleWorkers(ctx, inspect.Scale{Queue: args[0], Workers: n, Nodes: t.nodes})
+			})
 		},
 	}
 	t.flags(cmd, false)

@@ -6,16 +6,15 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/swarmiji/swarmiji/inspect"
 	"github.com/swarmiji/swarmiji/open"
 	"github.com/swarmiji/swarmiji/schedule"
 	"github.com/swarmiji/swarmiji/task"
-	"github.com/swarmiji/swarmiji/when"
 )
 
 // storeOptions holds the flags that name the schedule.
@@ -57,7 +56,7 @@ func (a *app) scheduleCmd() *cobra.Command {
 // withSchedule opens a schedule, calls do within --timeout, and closes it. loc is the zone of
 // phrases; nil: UTC.
 func (a *app) withSchedule(ctx context.Context, o *storeOptions, loc *time.Location, do func(ctx context.Context, s *schedule.Schedule) error) (err error) {
-	url := cmp.Or(o.url, a.getenv("SWARMIJI_SCHEDULE"), a.broker)
+	url := cmp.Or(o.url, a.schedule, a.getenv("SWARMIJI_SCHEDULE"), a.broker)
 	if url == "" {
 		return fmt.Errorf("%w: no store; give --store or set SWARMIJI_SCHEDULE, such as redis://host:6379 or sqlite:///path/app.db", errUsage)
 	}
@@ -86,112 +85,14 @@ func (a *app) withSchedule(ctx context.Context, o *storeOptions, loc *time.Locat
 	return do(ctx, s)
 }
 
-// items returns all entries in the order of their next runs.
-func items(ctx context.Context, s *schedule.Schedule) ([]schedule.Item, error) {
-	var all []schedule.Item
-	seen := make(map[string]bool)
-	for item, err := range s.List(ctx) {
-		if err != nil {
-			return nil, err
-		}
-		if !seen[item.ID] {
-			seen[item.ID] = true
-			all = append(all, item)
-		}
-	}
-	slices.SortFunc(all, func(a, b schedule.Item) int {
-		if a.Next.IsZero() != b.Next.IsZero() {
-			return cmp.Compare(btoi(a.Next.IsZero()), btoi(b.Next.IsZero()))
-		}
-		return cmp.Or(a.Next.Compare(b.Next), cmp.Compare(a.ID, b.ID))
-	})
-	return all, nil
-}
-
-func btoi(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
-}
-
-// minPrefix is the least length of the beginning of an id.
-const minPrefix = 4
-
-// item finds an entry by its id or the beginning of its id.
-func item(ctx context.Context, s *schedule.Schedule, id string) (schedule.Item, error) {
-	got, err := s.Get(ctx, id)
-	if !errors.Is(err, schedule.ErrNotFound) || len(id) < minPrefix {
-		return got, err
-	}
-	found := 0
-	for one, lerr := range s.List(ctx) {
-		if lerr != nil {
-			return got, lerr
-		}
-		if len(one.ID) > len(id) && one.ID[:len(id)] == id && one.ID != got.ID {
-			got = one
-			found++
-		}
-	}
-	switch found {
-	case 0:
-		return got, err
-	case 1:
-		return got, nil
-	}
-	return got, fmt.Errorf("%w: %d entries begin with %s; give more of the id", errUsage, found, visible(id))
-}
-
-// entryOutput is the output for an entry.
-type entryOutput struct {
-	ID      string            `json:"id"`
-	Job     string            `json:"job,omitempty"`
-	When    string            `json:"when,omitempty"`
-	Means   string            `json:"means,omitempty"` // in English
-	Next    time.Time         `json:"next,omitzero"`
-	Last    time.Time         `json:"last,omitzero"`
-	Paused  bool              `json:"paused"`
-	Args    any               `json:"args,omitempty"`
-	Misfire string            `json:"misfire,omitempty"`
-	Overlap string            `json:"overlap,omitempty"`
-	Nonce   string            `json:"nonce,omitempty"`
-	Headers map[string]string `json:"headers,omitempty"`
-	State   bool              `json:"state,omitempty"` // the last run has left state for the next one
-	Problem string            `json:"problem,omitempty"`
-}
-
-// entry returns the output for an item. args adds the arguments, which may hold secrets.
-func entry(i *schedule.Item, args bool) entryOutput {
-	o := entryOutput{ID: i.ID, Next: i.Next.UTC(), Last: i.Last.UTC(), Paused: i.Paused, State: len(i.State) > 0}
-	if i.Next.IsZero() {
-		o.Next = time.Time{}
-	}
-	if i.Last.IsZero() {
-		o.Last = time.Time{}
-	}
-	if i.Problem != nil {
-		o.Problem = i.Problem.Error()
-	}
-	if c := i.Content; c != nil {
-		o.Job, o.When, o.Misfire, o.Overlap, o.Nonce, o.Headers = c.Job, c.When, string(c.Misfire), string(c.Overlap), c.Nonce, c.Headers
-		if args {
-			o.Args = c.Args
-		}
-	}
-	if i.Spec != nil {
-		o.Means = when.Describe(i.Spec)
-	}
-	return o
-}
-
-func (o *entryOutput) state() string {
+// stateOf returns the state of an entry in one word.
+func stateOf(s *inspect.Schedule) string {
 	switch {
-	case o.Problem != "":
+	case s.Problem != "":
 		return "broken"
-	case o.Paused:
+	case s.Paused:
 		return "paused"
-	case o.Next.IsZero():
+	case s.Next.IsZero():
 		return "running" // or dropped
 	}
 	return "waiting"

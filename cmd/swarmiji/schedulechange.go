@@ -2,12 +2,11 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/swarmiji/swarmiji/schedule"
+	"github.com/swarmiji/swarmiji/inspect"
 )
 
 // changedOutput is the output of pause, resume and rm for an entry.
@@ -18,26 +17,25 @@ type changedOutput struct {
 }
 
 // change calls do for the named entries, all within --timeout, and prints the result for each.
-func (a *app) change(cmd *cobra.Command, store *storeOptions, ids []string, do func(ctx context.Context, s *schedule.Schedule, id string) (changedOutput, error)) error {
-	return a.withSchedule(cmd.Context(), store, nil, func(ctx context.Context, s *schedule.Schedule) error {
-		var all []schedule.Item
-		for _, id := range ids { // all must exist before the first change
-			i, err := item(ctx, s, id)
-			if err != nil {
+// Before the first change it checks that all entries exist.
+func (a *app) change(cmd *cobra.Command, store *storeOptions, ids []string, done string, do func(ctx context.Context, api inspect.API, id string) (inspect.Change, error)) error {
+	return a.withEntries(cmd.Context(), store, func(ctx context.Context, api inspect.API) error {
+		all := make([]inspect.Schedule, len(ids))
+		for i, id := range ids {
+			var err error
+			if all[i], err = api.GetSchedule(ctx, inspect.ScheduleKey{ID: id}); err != nil {
 				return err
 			}
-			all = append(all, i)
 		}
 		out := make([]changedOutput, 0, len(all))
 		t := &table{head: []string{"ID", "DONE", "NEXT"}}
 		for i := range all {
-			o, err := do(ctx, s, all[i].ID)
+			c, err := do(ctx, api, all[i].ID)
 			if err != nil {
 				return err
 			}
-			o.ID = all[i].ID
-			out = append(out, o)
-			t.add(o.ID, o.Done, o.Next)
+			out = append(out, changedOutput{all[i].ID, done, c.At})
+			t.add(all[i].ID, done, c.At)
 		}
 		return a.show(out, t)
 	})
@@ -53,8 +51,8 @@ func (a *app) schedulePauseCmd(store *storeOptions) *cobra.Command {
 			"  swarmiji schedule pause 8d1ea677 1b2c3d4e --store postgres://user:password@host/database",
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, ids []string) error {
-			return a.change(cmd, store, ids, func(ctx context.Context, s *schedule.Schedule, id string) (changedOutput, error) {
-				return changedOutput{Done: "paused"}, s.Pause(ctx, id)
+			return a.change(cmd, store, ids, "paused", func(ctx context.Context, api inspect.API, id string) (inspect.Change, error) {
+				return api.PauseSchedule(ctx, id)
 			})
 		},
 	}
@@ -72,13 +70,8 @@ func (a *app) scheduleResumeCmd(store *storeOptions) *cobra.Command {
 			"  swarmiji schedule resume 8d1ea677 -o json",
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, ids []string) error {
-			return a.change(cmd, store, ids, func(ctx context.Context, s *schedule.Schedule, id string) (changedOutput, error) {
-				next, err := s.Resume(ctx, id)
-				o := changedOutput{Done: "resumed"}
-				if !next.IsZero() {
-					o.Next = next.UTC()
-				}
-				return o, err
+			return a.change(cmd, store, ids, "resumed", func(ctx context.Context, api inspect.API, id string) (inspect.Change, error) {
+				return api.ResumeSchedule(ctx, id)
 			})
 		},
 	}
@@ -95,12 +88,8 @@ func (a *app) scheduleRemoveCmd(store *storeOptions) *cobra.Command {
 			"  swarmiji schedule rm 8d1ea677 -o json",
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, ids []string) error {
-			return a.change(cmd, store, ids, func(ctx context.Context, s *schedule.Schedule, id string) (changedOutput, error) {
-				was, err := s.Remove(ctx, id)
-				if err == nil && !was {
-					err = fmt.Errorf("entry %s: %w", visible(id), errNotFound)
-				}
-				return changedOutput{Done: "removed"}, err
+			return a.change(cmd, store, ids, "removed", func(ctx context.Context, api inspect.API, id string) (inspect.Change, error) {
+				return api.RemoveSchedule(ctx, id)
 			})
 		},
 	}
@@ -117,16 +106,14 @@ func (a *app) scheduleRunCmd(store *storeOptions) *cobra.Command {
 			"  swarmiji schedule run 8d1ea677 -o json",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, ids []string) error {
-			return a.withSchedule(cmd.Context(), store, nil, func(ctx context.Context, s *schedule.Schedule) error {
-				i, err := item(ctx, s, ids[0])
+			return a.withEntries(cmd.Context(), store, func(ctx context.Context, api inspect.API) error {
+				c, err := api.RunSchedule(ctx, ids[0])
 				if err != nil {
 					return err
 				}
-				added, err := s.RunNow(ctx, i.ID)
-				if err != nil {
-					return err
-				}
-				return a.showAdded(&added)
+				t := &table{head: []string{c.Copy}}
+				t.add("a copy of " + c.Target + " is due now")
+				return a.show(addedOutput{ID: c.Copy, New: true, Next: c.At, Echo: "now"}, t)
 			})
 		},
 	}

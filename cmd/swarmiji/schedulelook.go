@@ -1,13 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/swarmiji/swarmiji/schedule"
+	"github.com/swarmiji/swarmiji/inspect"
 )
 
 func (a *app) scheduleListCmd(store *storeOptions) *cobra.Command {
@@ -23,31 +23,26 @@ func (a *app) scheduleListCmd(store *storeOptions) *cobra.Command {
 			"  swarmiji schedule ls --schedule app-tasks -o json",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.withSchedule(cmd.Context(), store, nil, func(ctx context.Context, s *schedule.Schedule) error {
-				all, err := items(ctx, s)
+			return a.withEntries(cmd.Context(), store, func(ctx context.Context, api inspect.API) error {
+				all, err := pages(func(cursor string) ([]inspect.Schedule, string, error) {
+					page, err := api.ListSchedules(ctx, inspect.ScheduleQuery{Limit: inspect.MaxLimit, Cursor: cursor})
+					return page.Schedules, page.Next, err
+				})
 				if err != nil {
 					return err
 				}
-				out := make([]entryOutput, len(all))
 				t := &table{head: []string{"ID", "TASK", "NEXT", "STATE", "WHEN"}}
 				for i := range all {
-					out[i] = entry(&all[i], false)
-					means := out[i].Means
-					if out[i].Problem != "" {
-						means = out[i].Problem
-					}
-					t.add(out[i].ID, out[i].Job, out[i].Next, out[i].state(), means)
+					s := &all[i]
+					t.add(s.ID, s.Name, s.Next, stateOf(s), cmp.Or(s.Problem, s.Means))
 				}
-				return a.show(out, t)
+				if all == nil {
+					all = []inspect.Schedule{}
+				}
+				return a.show(all, t)
 			})
 		},
 	}
-}
-
-// showOutput is the output of schedule show.
-type showOutput struct {
-	entryOutput
-	Runs []time.Time `json:"runs"`
 }
 
 func (a *app) scheduleShowCmd(store *storeOptions) *cobra.Command {
@@ -63,53 +58,43 @@ func (a *app) scheduleShowCmd(store *storeOptions) *cobra.Command {
 			"  swarmiji schedule show 8d1ea67747842d56fd5c06ba050885226d73bead --args -o json",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, given []string) error {
-			if count < 0 || count > maxNext {
-				return fmt.Errorf("%w: --count is %d, want 0 to %d", errUsage, count, maxNext)
+			if count < 0 || count > inspect.MaxLimit {
+				return fmt.Errorf("%w: --count is %d, want 0 to %d", errUsage, count, inspect.MaxLimit)
 			}
-			return a.withSchedule(cmd.Context(), store, nil, func(ctx context.Context, s *schedule.Schedule) error {
-				i, err := item(ctx, s, given[0])
+			return a.withEntries(cmd.Context(), store, func(ctx context.Context, api inspect.API) error {
+				s, err := api.GetSchedule(ctx, inspect.ScheduleKey{ID: given[0], Runs: count, Args: args})
 				if err != nil {
 					return err
 				}
-				o := showOutput{entryOutput: entry(&i, args), Runs: []time.Time{}}
-				if i.Problem == nil && count > 0 {
-					runs, err := s.Next(ctx, i.ID, count)
-					if err != nil {
-						return err
-					}
-					for _, t := range runs {
-						o.Runs = append(o.Runs, t.UTC())
-					}
-				}
-				return a.show(o, o.table(args))
+				return a.show(&s, entryTable(&s, args))
 			})
 		},
 	}
 	cmd.Flags().BoolVar(&args, "args", false, "also show the arguments")
-	cmd.Flags().IntVarP(&count, "count", "n", count, "number of next runs to show, 0 to 10000")
+	cmd.Flags().IntVarP(&count, "count", "n", count, "number of next runs to show, 0 to 1000")
 	return cmd
 }
 
-func (o *showOutput) table(args bool) *table {
-	t := &table{head: []string{"ID", visible(o.ID)}}
-	t.add("TASK", o.Job)
-	t.add("WHEN", o.When)
-	t.add("MEANS", o.Means)
-	t.add("STATE", o.state())
-	t.add("NEXT", o.Next)
-	t.add("LAST", o.Last)
-	for _, more := range [][2]string{{"MISFIRE", o.Misfire}, {"OVERLAP", o.Overlap}, {"NONCE", o.Nonce}, {"PROBLEM", o.Problem}} {
+func entryTable(s *inspect.Schedule, args bool) *table {
+	t := &table{head: []string{"ID", visible(s.ID)}}
+	t.add("TASK", s.Name)
+	t.add("WHEN", s.When)
+	t.add("MEANS", s.Means)
+	t.add("STATE", stateOf(s))
+	t.add("NEXT", s.Next)
+	t.add("LAST", s.Last)
+	for _, more := range [][2]string{{"MISFIRE", s.Misfire}, {"OVERLAP", s.Overlap}, {"NONCE", s.Nonce}, {"PROBLEM", s.Problem}} {
 		if more[1] != "" {
 			t.add(more[0], more[1])
 		}
 	}
-	if o.State {
+	if s.Carries {
 		t.add("CARRIES", "what the last run left")
 	}
 	if args {
-		t.add("ARGS", compact(o.Args))
+		t.add("ARGS", compact(s.Args))
 	}
-	for _, run := range o.Runs {
+	for _, run := range s.Runs {
 		t.add("RUNS", run)
 	}
 	return t

@@ -1,11 +1,12 @@
 package main
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/spf13/cobra"
 
-	"github.com/swarmiji/swarmiji/control"
+	"github.com/swarmiji/swarmiji/inspect"
 )
 
 func (a *app) shutdownCmd() *cobra.Command {
@@ -25,7 +26,9 @@ func (a *app) shutdownCmd() *cobra.Command {
 			if !all && len(t.nodes)+len(t.queues) == 0 {
 				return fmt.Errorf("%w: give --node, --queue or --all", errUsage)
 			}
-			return a.order(cmd, &t, control.Command{Do: control.DoShutdown, Kill: kill}, doneHead(), done)
+			return a.steer(cmd, &t, func(ctx context.Context, api inspect.API) (inspect.Change, error) {
+				return api.StopWorkers(ctx, inspect.Stop{Target: t.target(), All: all, Kill: kill})
+			})
 		},
 	}
 	t.flags(cmd, true)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"time"
 
 	"github.com/swarmiji/swarmiji/control"
@@ -18,16 +17,21 @@ func (a *app) with(ctx context.Context, o open.Options, do func(ctx context.Cont
 	return a.withSwarm(ctx, o, do)
 }
 
+// options adds the common options to those of a command.
+func (a *app) options(o open.Options) open.Options {
+	o.Namespace, o.Results, o.Events, o.Name = a.namespace, a.results, a.events, "swarmiji"
+	return o
+}
+
 // closeTime bounds the closing of a swarm.
 const closeTime = 5 * time.Second
 
 // withSwarm is with without a time limit.
 func (a *app) withSwarm(ctx context.Context, o open.Options, do func(ctx context.Context, s *open.Swarm) error) (err error) {
-	o.Namespace, o.Name = a.namespace, "swarmiji"
 	if o.Logger == nil {
-		o.Logger = slog.New(slog.NewTextHandler(a.stderr, &slog.HandlerOptions{Level: slog.LevelError}))
+		o.Logger = a.logger()
 	}
-	s, err := open.Open(ctx, a.broker, o)
+	s, err := open.Open(ctx, a.broker, a.options(o))
 	if err != nil {
 		return fmt.Errorf("%w: %w", errUsage, err) // no I/O was done: the URL is wrong
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -9,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/swarmiji/swarmiji/control"
+	"github.com/swarmiji/swarmiji/inspect"
 )
 
 // target holds the flags of commands to consumers.
@@ -67,8 +69,36 @@ func (a *app) order(cmd *cobra.Command, t *target, c control.Command, head []str
 	return errors.Join(append([]error{a.show(replies, tab)}, errs...)...)
 }
 
-// done returns the row of a command without further answer.
-func done(t *table, r *control.Reply) { t.add(r.Node, strings.Join(r.Queues, ","), "ok") }
+// steer calls do, which sends a command through the inspection API, and prints the answers of
+// consumers. If one reports an error, steer returns an error after it has printed all answers.
+func (a *app) steer(cmd *cobra.Command, t *target, do func(ctx context.Context, api inspect.API) (inspect.Change, error)) error {
+	if err := t.check(); err != nil {
+		return err
+	}
+	return a.inspect(cmd.Context(), inspection{listen: t.collect, replies: t.waits()}, func(ctx context.Context, api inspect.API) error {
+		c, err := do(ctx, api)
+		if len(c.Nodes) == 0 && err != nil {
+			return err
+		}
+		tab := &table{head: []string{"NODE", "QUEUES", "DONE"}}
+		for i := range c.Nodes {
+			if n := &c.Nodes[i]; n.Error == "" {
+				tab.add(n.Node, strings.Join(n.Queues, ","), "ok")
+			}
+		}
+		a.noted(c.Notes)
+		return errors.Join(a.show(c.Nodes, tab), err, nodeErrors(c.Nodes))
+	})
+}
 
-// doneHead names the columns of done.
-func doneHead() []string { return []string{"NODE", "QUEUES", "DONE"} }
+// target returns the consumers of the flags.
+func (t *target) target() inspect.Target { return inspect.Target{Nodes: t.nodes, Queues: t.queues} }
+
+// waits returns the number of answers after which a command waits no longer, 0: it waits for
+// --collect.
+func (t *target) waits() int {
+	if t.replies == 0 && len(t.queues) == 0 {
+		return len(t.nodes)
+	}
+	return t.replies
+}

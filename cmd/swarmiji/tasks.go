@@ -1,11 +1,11 @@
 package main
 
 import (
-	"fmt"
+	"context"
 
 	"github.com/spf13/cobra"
 
-	"github.com/swarmiji/swarmiji/control"
+	"github.com/swarmiji/swarmiji/inspect"
 )
 
 func (a *app) tasksCmd() *cobra.Command {
@@ -24,17 +24,26 @@ func (a *app) tasksCmd() *cobra.Command {
 		ValidArgs: []string{"active", "reserved"},
 		Args:      cobra.MatchAll(cobra.ExactArgs(1), cobra.OnlyValidArgs),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c := control.Command{Do: control.DoActive}
-			if args[0] == "reserved" {
-				c.Do = control.DoReserved
+			if err := t.check(); err != nil {
+				return err
 			}
-			return a.order(cmd, &t, c, []string{"NODE", "ID", "NAME", "QUEUE", "ATTEMPT", "SINCE"}, func(t *table, r *control.Reply) {
-				for _, k := range r.Tasks {
-					t.add(r.Node, string(k.ID), k.Name, k.Queue, k.Attempt, k.Since)
+			q := inspect.RunningQuery{Nodes: t.nodes, Queues: t.queues, Held: args[0] == "reserved"}
+			return a.inspect(cmd.Context(), inspection{listen: t.collect, replies: t.waits()}, func(ctx context.Context, api inspect.API) error {
+				page, err := api.ListRunning(ctx, q)
+				if len(page.Nodes) == 0 && err != nil {
+					return err
 				}
-				if r.More > 0 {
-					t.add(r.Node, fmt.Sprintf("and %d more", r.More))
+				tab := &table{head: []string{"NODE", "ID", "NAME", "QUEUE", "ATTEMPT", "SINCE"}}
+				for _, k := range page.Tasks {
+					tab.add(k.Node, string(k.ID), k.Name, k.Queue, k.Attempt, k.Since)
 				}
+				if page.More > 0 {
+					a.say("%d further tasks are not shown", page.More)
+				}
+				if serr := a.show(page.Tasks, tab); serr != nil {
+					return serr
+				}
+				return err
 			})
 		},
 	}

@@ -149,6 +149,14 @@ func testJobs(w *world) {
 	w.is(err, inspect.ErrConflict)
 	_, err = api.RetryJobs(w.ctx(), inspect.JobChange{IDs: []int64{int64(got[0].ID)}, Force: true})
 	w.no(err)
+	c, err = api.RemoveJobs(w.ctx(), inspect.JobChange{IDs: ids[3:]})
+	w.no(err)
+	if c.Done != 2 {
+		w.Errorf("two jobs are removed: %+v", c)
+	}
+	if diff := cmp.Diff(ids[:3], list(inspect.JobQuery{})); diff != "" {
+		w.Errorf("jobs after a removal: (-want +got)\n%s", diff)
+	}
 }
 
 func testWorkers(w *world) {
