@@ -33,6 +33,7 @@
 //   - revoke: revocations of tasks.
 //   - deadletter: lists, requeues, removes and exports tasks that failed for good.
 //   - control: commands to running consumers.
+//   - inspect: shows what runs, explains what a task waits for, and changes it, with an audit log.
 //   - router: the queues of tasks.
 //   - deferral: the port for tasks that wait for answers, which jobs/deferrals implements.
 //   - broker, resultstore, events, serializer: the ports.

@@ -354,8 +354,9 @@ func (a *app) contextRemoveCmd() *cobra.Command {
 }
 
 // useContext sets the common options from the context that --context, the environment or the file
-// names. Options that are given override it. Without a context it does nothing.
-func (a *app) useContext() error {
+// names. Options that are given override it. Without a context it does nothing. online reports that
+// the command needs a broker.
+func (a *app) useContext(online bool) error {
 	name := a.context
 	if name == "" {
 		if name = a.getenv("SWARMIJI_CONTEXT"); a.broker != "" || a.getenv("SWARMIJI_BROKER") != "" {
@@ -391,6 +392,9 @@ func (a *app) useContext() error {
 			continue
 		}
 		if *one.to, err = a.expand(*one.from); err != nil {
+			if one.env == "" && !online { // the command needs no broker
+				continue
+			}
 			return err
 		}
 		a.secrets = append(a.secrets, secret{*one.to, hiddenStore(*one.from)})

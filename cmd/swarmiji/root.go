@@ -138,7 +138,7 @@ func (a *app) begin(cmd *cobra.Command) error {
 		return fmt.Errorf("%w: --timeout is %v", errUsage, a.timeout)
 	}
 	if p := cmd.Parent(); p == nil || p.Name() != "context" {
-		if err := a.useContext(); err != nil {
+		if err := a.useContext(cmd.Annotations[offline] == ""); err != nil {
 			return err
 		}
 	}

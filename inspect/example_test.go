@@ -1,0 +1,92 @@
+package inspect_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/swarmiji/swarmiji/inspect"
+	"github.com/swarmiji/swarmiji/open"
+	"github.com/swarmiji/swarmiji/producer"
+	"github.com/swarmiji/swarmiji/router"
+	"github.com/swarmiji/swarmiji/task"
+)
+
+// A task does not run. Why says what it waits for and what helps. The command line and dashboards
+// ask the same interface.
+func ExampleLocal_Why() {
+	ctx := context.Background()
+	swarm, err := open.Open(ctx, "mem://", open.Options{Control: true})
+	if err != nil {
+		panic(err)
+	}
+	defer func() { _ = swarm.Close(ctx) }()
+	p, err := swarm.Producer(producer.Config{Router: router.Static("mail")})
+	if err != nil {
+		panic(err)
+	}
+	defer func() { _ = p.Close(ctx) }()
+	welcome := task.New[string, string]("mail.welcome")
+	if _, err := welcome.Submit(ctx, p, "ada@example.com", task.WithID("welcome-ada")); err != nil {
+		panic(err)
+	}
+
+	var api inspect.API
+	if api, err = swarm.Inspector(inspect.Config{Queues: []string{"mail"}, Listen: 100 * time.Millisecond}); err != nil {
+		panic(err)
+	}
+	why, err := api.Why(ctx, inspect.TaskKey{ID: "welcome-ada"})
+	if err != nil {
+		panic(err)
+	}
+	for _, r := range why.Reasons {
+		fmt.Println(r.Kind, "|", r.Text)
+		fmt.Println(r.Help.Do, "|", r.Help.Text)
+	}
+	// Output:
+	// no consumer | No consumer of queue mail answers or sends heartbeats.
+	// start-consumer | start a consumer of queue mail
+}
+
+// A change counts first in a dry run. Who made it is in the audit log.
+func ExampleLocal_PurgeQueue() {
+	ctx := inspect.WithActor(context.Background(), "ada")
+	swarm, err := open.Open(ctx, "mem://", open.Options{Control: true})
+	if err != nil {
+		panic(err)
+	}
+	defer func() { _ = swarm.Close(ctx) }()
+	p, err := swarm.Producer(producer.Config{Router: router.Static("mail")})
+	if err != nil {
+		panic(err)
+	}
+	defer func() { _ = p.Close(ctx) }()
+	welcome := task.New[string, string]("mail.welcome")
+	for range 3 {
+		if _, err := welcome.Submit(ctx, p, "ada@example.com"); err != nil {
+			panic(err)
+		}
+	}
+
+	api, err := swarm.Inspector(inspect.Config{Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		panic(err)
+	}
+	would, err := api.PurgeQueue(ctx, inspect.Purge{Queue: "mail", DryRun: true})
+	fmt.Println(would.Done, "would be deleted", err)
+	done, err := api.PurgeQueue(ctx, inspect.Purge{Queue: "mail"})
+	fmt.Println(done.Done, "were deleted", err)
+	log, err := api.ListAudit(ctx, inspect.AuditQuery{})
+	for _, e := range log.Entries {
+		fmt.Println(e.Who, e.Do, e.Target, e.Done, err)
+	}
+	_, err = api.PurgeQueue(ctx, inspect.Purge{Queue: "letters"})
+	fmt.Println(errors.Is(err, inspect.ErrNotFound), inspect.CodeOf(err))
+	// Output:
+	// 3 would be deleted <nil>
+	// 3 were deleted <nil>
+	// ada purge-queue mail 3 <nil>
+	// true not_found
+}
