@@ -125,7 +125,7 @@ func newTexts(d sqlconn.Dialect) *texts {
 				SELECT r.queue, r.id, r.generation FROM (SELECT queue, id, generation, token FROM swarmiji_message
 					WHERE queue = $1 AND due <= ` + once + ` ORDER BY level, due, seq LIMIT $3) AS r WHERE r.token = $2)
 			AND m.leased > ` + once,
-		lastDead: `SELECT coalesce(max(seq), 0) FROM swarmiji_dead WHERE queue = $1`,
+		lastDead:  `SELECT coalesce(max(seq), 0) FROM swarmiji_dead WHERE queue = $1`,
 		readDead:  letters + ` AND m.seq > $2 AND m.seq <= $3 ORDER BY m.seq LIMIT $4`,
 		deadByID:  letters + ` AND m.id = $2 ORDER BY m.seq`,
 		dropDead:  `DELETE FROM swarmiji_dead WHERE queue = $1 AND seq = $2`,

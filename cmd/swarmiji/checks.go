@@ -157,6 +157,25 @@ func checkClocks(f *findings, replies []control.Reply, begin time.Time) {
 	}
 }
 
+// checkStuck warns about consumers with handlers that run beyond their hard time limit.
+func checkStuck(f *findings, replies []control.Reply) {
+	good := true
+	for _, r := range replies {
+		if r.Stats == nil {
+			continue
+		}
+		for _, q := range r.Stats.Queues {
+			if q.Stuck > 0 {
+				good = false
+				f.warn("handlers", "%d of queue %s on %s still run after their hard time limit; only a restart of the process ends them", q.Stuck, q.Name, r.Node)
+			}
+		}
+	}
+	if good {
+		f.ok("handlers", "none runs beyond its hard time limit")
+	}
+}
+
 // checkQueues checks the named queues, the queues of the consumers, and the default queue.
 func checkQueues(ctx context.Context, s *open.Swarm, f *findings, named []string, c *census) {
 	i, ok := capability.As[broker.Inspector](s.Broker)

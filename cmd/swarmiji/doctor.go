@@ -25,7 +25,8 @@ func (a *app) doctorCmd() *cobra.Command {
 			"  - No settings of the URL or the servers weaken what Swarmiji promises.\n" +
 			"  - The queues are set up correctly, and tasks in them have consumers. It checks the named\n" +
 			"    queues, those of the consumers that answer or send heartbeats, and \"default\".\n" +
-			"  - The clocks of the consumers agree with the clock of this machine.\n\n" +
+			"  - The clocks of the consumers agree with the clock of this machine.\n" +
+			"  - No handlers run beyond their hard time limit.\n\n" +
 			"Exit status: 1 after a failed check, or 4 if a server cannot be reached. Warnings leave it 0, or with --strict\n" +
 			"make it 1.",
 		Example: "  swarmiji doctor\n" +
@@ -139,6 +140,7 @@ func (a *app) examine(ctx context.Context, s *open.Swarm, f *findings, x examina
 	default:
 		f.ok("consumers", "%d answer", len(c.replies))
 		checkClocks(f, c.replies, begin)
+		checkStuck(f, c.replies)
 	}
 	checkQueues(ctx, s, f, x.queues, &c)
 }

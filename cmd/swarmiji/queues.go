@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -26,8 +27,9 @@ func (a *app) queuesCmd() *cobra.Command {
 		Use:   "queues [QUEUE...]",
 		Short: "Show how many tasks are in queues",
 		Long: "Queues prints for each queue how many tasks wait (READY), are held by consumers (HELD), are delayed (DELAYED)\n" +
-			"and are dead letters (DEAD). Without names it shows the queues of the consumers that answer or send\n" +
-			"heartbeats, and \"default\". Name the queues of consumers that do not run. It changes nothing. A number that the\n" +
+			"and are dead letters (DEAD), and how long the oldest one has waited (OLDEST). Without names it shows the queues\n" +
+			"that the broker knows, those of the consumers that answer or send heartbeats, and \"default\". RabbitMQ cannot\n" +
+			"list its queues: there, name the queues of consumers that do not run. It changes nothing. A number that the\n" +
 			"broker does not tell is \"?\", and -1 in JSON.\n\n" +
 			"Exit status: 3 if a named queue does not exist; the others are printed.",
 		Example: "  swarmiji queues\n" +
@@ -49,8 +51,12 @@ func (a *app) queuesCmd() *cobra.Command {
 					if err != nil && !errors.Is(err, errNobody) && !errors.Is(err, control.ErrMissing) {
 						return err
 					}
-					names = c.names()
-					if len(c.queues) == 0 {
+					known, err := broker.Queues(ctx, s.Broker)
+					if err != nil && !errors.Is(err, broker.ErrUnsupported) {
+						return err
+					}
+					names = c.names(known...)
+					if err != nil && len(c.queues) == 0 {
 						a.say("no consumer answers or sends heartbeats, so only the queue %q is looked for; name the others: swarmiji queues QUEUE...", router.DefaultQueue)
 					}
 				}
@@ -71,9 +77,10 @@ type census struct {
 	paused  map[string]int  // number of consumers that have paused a queue
 }
 
-// names returns the default queue and the queues of the consumers, sorted.
-func (c *census) names() []string {
+// names returns the default queue, the queues of the consumers and the known ones, sorted.
+func (c *census) names(known ...string) []string {
 	names := append(slices.Collect(maps.Keys(c.queues)), router.DefaultQueue)
+	names = append(names, known...)
 	slices.Sort(names)
 	return slices.Compact(names)
 }
@@ -121,6 +128,8 @@ type queueOutput struct {
 	Held    int    `json:"held"`
 	Delayed int    `json:"delayed"`
 	Dead    int    `json:"dead"`
+	// since when the oldest ready task waits; missing: none does, or the broker does not tell
+	Oldest *time.Time `json:"oldest,omitempty"`
 }
 
 // sizes prints queues. It returns an error if a queue that the user named does not exist.
@@ -130,7 +139,7 @@ func (a *app) sizes(ctx context.Context, s *open.Swarm, names []string, must boo
 		return fmt.Errorf("this broker does not tell what waits: %w", broker.ErrUnsupported)
 	}
 	out := []queueOutput{}
-	t := &table{head: []string{"QUEUE", "READY", "HELD", "DELAYED", "DEAD"}}
+	t := &table{head: []string{"QUEUE", "READY", "HELD", "DELAYED", "DEAD", "OLDEST"}}
 	var missing []error
 	for _, q := range names {
 		st, err := i.Stats(ctx, q)
@@ -141,14 +150,29 @@ func (a *app) sizes(ctx context.Context, s *open.Swarm, names []string, must boo
 		case err != nil:
 			return err
 		}
-		out = append(out, queueOutput{q, st.Ready, st.Held, st.Delayed, st.Dead})
-		t.add(q, told(st.Ready), told(st.Held), told(st.Delayed), told(st.Dead))
+		one := queueOutput{Queue: q, Ready: st.Ready, Held: st.Held, Delayed: st.Delayed, Dead: st.Dead}
+		if !st.Oldest.IsZero() {
+			one.Oldest = &st.Oldest
+		}
+		out = append(out, one)
+		t.add(q, told(st.Ready), told(st.Held), told(st.Delayed), told(st.Dead), age(st))
 	}
 	err := a.show(out, t)
 	if must {
 		err = errors.Join(append(missing, err)...)
 	}
 	return err
+}
+
+// age formats the age of the oldest ready task for people.
+func age(st broker.Stats) string {
+	switch {
+	case !st.Oldest.IsZero():
+		return max(0, time.Since(st.Oldest)).Truncate(time.Second).String()
+	case st.Ready > 0:
+		return "?"
+	}
+	return ""
 }
 
 // told formats a number of a queue for people.

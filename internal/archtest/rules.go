@@ -1,5 +1,7 @@
 package archtest
 
+import "slices"
+
 // module is the path of the module. Packages of the tables are below it.
 const module = "github.com/swarmiji/swarmiji"
 
@@ -21,7 +23,7 @@ type rule struct {
 }
 
 // layers lists the allowed imports. The first row that matches a package counts.
-var layers = []rule{
+var layers = slices.Concat(operating, []rule{
 	{
 		"suite",
 		[]string{"internal/endtoend"},
@@ -451,7 +453,7 @@ var layers = []rule{
 	{
 		"L5",
 		[]string{"cmd/..."},
-		[]string{"task", "@ports", "serializer/*", "control", "revoke", "deadletter", "when", "schedule", "jobs", "jobs/jobstore", "jobs/bedrock", "outbox", "producer", "open", "open/all", "@adapters", "@leaves", "internal/wire"},
+		[]string{"task", "@ports", "serializer/*", "control", "revoke", "deadletter", "when", "schedule", "jobs", "jobs/jobstore", "jobs/bedrock", "outbox", "producer", "open", "open/all", "@adapters", "@leaves", "internal/wire", "middleware", "middleware/prom"},
 		"programs use the library as its users do; the wire alone opens what others have sealed, for people to see it",
 	},
 	{
@@ -490,4 +492,4 @@ var layers = []rule{
 		nil,
 		"the root holds the overview of the documentation and no code",
 	},
-}
+})
