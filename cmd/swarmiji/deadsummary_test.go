@@ -26,7 +26,9 @@ func TestManyLettersNeedYes(t *testing.T) {
 	for i := range unconfirmed {
 		put(fmt.Sprint(i))
 	}
-	allow := func(f deadletter.Filter, yes bool) error { return (&bulkFlags{yes: yes}).allow(t.Context(), l, "work", f) }
+	allow := func(f deadletter.Filter, yes bool) error {
+		return (&bulkFlags{yes: yes}).allow(t.Context(), l, "work", f)
+	}
 	if err := allow(deadletter.Filter{}, false); err != nil {
 		t.Errorf("with %d letters: %v", unconfirmed, err)
 	}
