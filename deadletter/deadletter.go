@@ -1,5 +1,5 @@
-// Package deadletter counts, lists, requeues, removes, exports and imports dead letters: the messages of
-// tasks that failed for good. The program swarmiji uses the same methods.
+// Package deadletter counts, lists, requeues, removes, exports and imports dead letters: the
+// messages of tasks that failed for good. The program swarmiji uses the same methods.
 //
 // A dead letter is the unchanged message with the reason of the failure. [Letters.Requeue] begins a
 // new life of the task: its counts begin again, its record may be replaced by a success, and the

@@ -72,7 +72,7 @@ func Example() {
 	// report of month 10
 }
 
-// A dry run comes first: it counts what a filter selects. Then the same filter requeues it.
+// A dry run comes first: it counts the letters of a filter. Then the same filter requeues them.
 func ExampleLetters_Summarize() {
 	ctx, b := context.Background(), membroker.New()
 	for i, reason := range []string{"timeout", "timeout", "no such address"} {

@@ -31,7 +31,7 @@ type Summary struct {
 	More bool
 }
 
-// other counts what a Summary does not name.
+// other is the name of all further kinds.
 const other = "other"
 
 // Summarize counts the letters of a queue that match f, and changes nothing. Call it before

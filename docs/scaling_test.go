@@ -55,24 +55,23 @@ func exported(t *testing.T) map[string]bool {
 	return names
 }
 
-// TestMetricsExist shows that each metric that a page names is one that a consumer or the exporter
-// shows.
+// TestMetricsExist shows that consumers or the exporter show each metric that the pages name.
 func TestMetricsExist(t *testing.T) {
 	names := exported(t)
 	found := 0
-	walk(t, ".", ".md", func(path string) {
-		text, err := os.ReadFile(path)
+	for _, page := range []string{"observability.md", "scaling.md"} { // elsewhere they are tables
+		text, err := os.ReadFile(page)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for i, line := range strings.Split(string(text), "\n") {
 			for _, name := range metricName.FindAllString(line, -1) {
-				if found++; !names[name] && !strings.HasPrefix(name, "swarmiji_dead") && !strings.Contains(line, name+".go") {
-					t.Errorf("%s:%d: there is no metric %s", path, i+1, name)
+				if found++; !names[name] {
+					t.Errorf("%s:%d: there is no metric %s", page, i+1, name)
 				}
 			}
 		}
-	})
+	}
 	if found < 30 {
 		t.Errorf("found %d names", found)
 	}
@@ -90,7 +89,7 @@ func TestAlertRules(t *testing.T) {
 		t.Fatal("scaling.md has no alert rules")
 	}
 	alerts := regexp.MustCompile(`(?m)^      - alert: (\w+)`).FindAllStringSubmatch(rules, -1)
-	exprs := regexp.MustCompile(`(?m)^        expr: (.+)$`).FindAllStringSubmatch(rules, -1)
+	exprs := regexp.MustCompile(`(?m)^        expr: ((?:>-\n(?:          .+\n)+)|.+$)`).FindAllStringSubmatch(rules, -1)
 	if len(alerts) < 5 || len(alerts) != len(exprs) {
 		t.Fatalf("%d alerts and %d expressions", len(alerts), len(exprs))
 	}

@@ -27,11 +27,11 @@ type Consumer interface {
 	Stats() consumer.Stats
 }
 
-// Config says what is checked. The zero value checks nothing: the process is always live and ready.
+// Config lists the parts that are checked. With the zero value the process is always live and ready.
 type Config struct {
-	// Consumers are the consumers of the process. nil: none, for example if it only submits tasks.
+	// Consumers are the consumers of the process. nil: no consumer, as in one that submits tasks.
 	Consumers []Consumer
-	// Broker is the broker whose connection is checked, if it is a [broker.Watcher]. nil: none.
+	// Broker is the broker whose connection is checked, if it is a [broker.Watcher]. nil: no check.
 	Broker broker.Broker
 	// MaxStuck is the number of stuck handlers of a queue from which the process is not live: handlers
 	// that run beyond their hard time limit. Only a restart ends them. Default: the number from which

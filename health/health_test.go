@@ -91,7 +91,7 @@ func TestReady(t *testing.T) {
 	}
 }
 
-// stopWatch tells what a consumer says about itself when its subscription is told to stop.
+// stopWatch calls onEnd when a subscription has to stop.
 type stopWatch struct {
 	broker.Broker
 	onEnd func()

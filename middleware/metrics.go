@@ -71,7 +71,7 @@ type Metrics struct {
 
 	// OnLabel receives the metrics of queues and of tasks when the first value of each is recorded,
 	// each one once. d is the description of the name, and value is the label's value. metric is a
-	// [*Histogram] or a [*Gauge]. Set it before the first run. nil: nobody is told.
+	// [*Histogram] or a [*Gauge]. Set it before the first run. nil: no call.
 	OnLabel func(d Description, value string, metric any)
 
 	mu    sync.Mutex     // held by SetQueue, also while it calls OnQueue
@@ -106,8 +106,8 @@ type Description struct {
 }
 
 // All iterates over the descriptions of all metrics of m. The second value is a pointer to the
-// metric's field: a [*Counter], a [*Gauge] or a [*Histogram]. The metrics of single queues and tasks
-// are not among them; see OnQueue and OnLabel.
+// metric's field: a [*Counter], a [*Gauge] or a [*Histogram]. Those of single queues and tasks are
+// not among them; see OnQueue and OnLabel.
 func (m *Metrics) All() iter.Seq2[Description, any] {
 	metrics := []struct {
 		name  string

@@ -52,9 +52,9 @@ type times struct {
 // Times holds the histograms of a queue or of a task's name, in microseconds. The zero value is
 // empty. Safe for concurrent use. It must not be copied.
 type Times struct {
-	// Wait is the time from the submission, or from the end of the task's delay, to the start of the
-	// handler, by the clocks of the producer and the consumer. A negative time counts as 0. Attempts
-	// whose begin is not known are left out: those that follow another one without a delay.
+	// Wait is the time from the submission to the start of the handler, or from the end of the task's
+	// delay. It compares the clocks of the producer and the consumer. A negative time counts as 0. An
+	// attempt that follows another one without a delay is left out, because its begin is not known.
 	Wait Histogram
 	Run  Histogram // run time of the handler
 }
@@ -109,7 +109,8 @@ func (m *Metrics) OfTask(name string) *Times {
 	}
 	m.times.mu.Lock()
 	defer m.times.mu.Unlock()
-	if all := m.times.tasks.Load(); all != nil && len(*all) >= MaxTaskNames {
+	all := m.times.tasks.Load()
+	if all != nil && len(*all) >= MaxTaskNames && (*all)[name] == nil {
 		name = OtherTasks
 	}
 	t, added := add(&m.times.tasks, name)

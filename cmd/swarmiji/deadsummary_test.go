@@ -10,8 +10,7 @@ import (
 	"github.com/swarmiji/swarmiji/deadletter"
 )
 
-// TestManyLettersNeedYes shows that a requeue of more letters than unconfirmed needs --yes, whatever
-// the limit.
+// TestManyLettersNeedYes shows that a requeue of more letters than unconfirmed needs --yes.
 func TestManyLettersNeedYes(t *testing.T) {
 	b := membroker.New()
 	l, err := deadletter.New(deadletter.Config{Broker: b})

@@ -41,7 +41,8 @@ func (w *queueWatch) page(ctx context.Context) []byte {
 	if w.last != nil && time.Since(w.lookedAt) < w.refresh {
 		return w.last
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), w.timeout) // others wait for this look too
+	// other requests wait for this look too
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), w.timeout)
 	defer cancel()
 	w.last = w.look(ctx)
 	w.lookedAt = time.Now()
