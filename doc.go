@@ -32,6 +32,7 @@
 //   - limit: limits of running tasks and of rates over all processes.
 //   - revoke: revocations of tasks.
 //   - deadletter: lists, requeues, removes and exports tasks that failed for good.
+//   - health: whether a process is live and ready, over HTTP.
 //   - control: commands to running consumers.
 //   - inspect: shows what runs, explains what a task waits for, and changes it, with an audit log.
 //   - router: the queues of tasks.

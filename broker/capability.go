@@ -163,7 +163,8 @@ type Stats struct {
 
 	// Oldest is since when the message waits that has waited longest. The time begins when the message
 	// is published, or when its delay ends. A message that a consumer gave back keeps its time or
-	// begins a new one. Zero: none waits, or the broker does not know.
+	// begins a new one. It is exact to a second, and in a long backlog to some percent of the age.
+	// Zero: none waits, or the broker does not know.
 	Oldest time.Time
 }
 

@@ -119,6 +119,33 @@ func SetPrefetch(ctx context.Context, s Subscription, n int) (bool, error) {
 	return true, r.SetPrefetch(ctx, n)
 }
 
+// List returns a page of messages by the [Lister] of b. Of any other broker it shows dead letters:
+// it scans them from the oldest on for each page, so that late pages need more time. For other
+// places it returns [ErrUnsupported] then. Its other results are those of [Lister].
+func List(ctx context.Context, b Broker, queue string, q ListQuery) (Page, error) {
+	if l, ok := capability.As[Lister](b); ok {
+		return l.List(ctx, queue, q)
+	}
+	dl, ok := capability.As[DeadLetterer](b)
+	if !ok || q.Place != PlaceDead {
+		if _, err := q.Check(); err != nil {
+			return Page{}, err
+		}
+		return Page{}, fmt.Errorf("the %s messages of queue %q cannot be looked at on this broker: %w", q.Place, queue, ErrUnsupported)
+	}
+	return PageDead(ctx, dl, queue, q)
+}
+
+// Queues returns the names of the queues that exist, by the [QueueLister] of b. Returns
+// [ErrUnsupported] if b is none.
+func Queues(ctx context.Context, b Broker) ([]string, error) {
+	l, ok := capability.As[QueueLister](b)
+	if !ok {
+		return nil, fmt.Errorf("this broker does not tell which queues exist; name them: %w", ErrUnsupported)
+	}
+	return l.Queues(ctx)
+}
+
 // Locate returns the exchange and the routing key to which a message for queue is published. For a
 // Broker that is not a [Locator] the exchange is "" and the routing key is the queue's name.
 func Locate(b Broker, queue string) (exchange, routingKey string) {

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"strconv"
 	"time"
-
-	"github.com/swarmiji/swarmiji/capability"
 )
 
 // QueueLister is a Broker that knows which queues exist.
@@ -92,7 +90,7 @@ type Lister interface {
 	//     order.
 	//   - A page is the result of a bounded number of reads. It may have fewer messages than Limit,
 	//     even none, and a Next.
-	//   - Pages are no snapshot. While no message comes, goes or moves, each message is in one page.
+	//   - While no message comes, goes or moves, each message is in one page.
 	//     Otherwise some may be missing or be in two pages.
 	//   - Returns [ErrNoQueue] if the queue does not exist.
 	//   - Returns [ErrMalformed] for an unknown place, or for a cursor that List cannot have returned.
@@ -118,24 +116,7 @@ func Offset(cursor string) (int, error) {
 	return int(n), nil
 }
 
-// List returns a page of messages by the [Lister] of b. Of any other broker it shows dead letters:
-// it scans them from the oldest on for each page, so that late pages need more time. For other
-// places it returns [ErrUnsupported] then. Its other results are those of [Lister].
-func List(ctx context.Context, b Broker, queue string, q ListQuery) (Page, error) {
-	if l, ok := capability.As[Lister](b); ok {
-		return l.List(ctx, queue, q)
-	}
-	dl, ok := capability.As[DeadLetterer](b)
-	if !ok || q.Place != PlaceDead {
-		if _, err := q.Check(); err != nil {
-			return Page{}, err
-		}
-		return Page{}, fmt.Errorf("the %s messages of queue %q cannot be looked at on this broker: %w", q.Place, queue, ErrUnsupported)
-	}
-	return PageDead(ctx, dl, queue, q)
-}
-
-// PageDead returns a page of dead letters by a scan from the oldest on, so that late pages need more
+// PageDead returns a page of dead letters by a scan from the oldest on, so late pages need more
 // time. Its cursor is the offset of the next letter. It has the errors of [Lister].
 func PageDead(ctx context.Context, dl DeadLetterer, queue string, q ListQuery) (Page, error) {
 	q, err := q.Check()
@@ -168,20 +149,10 @@ func PageDead(ctx context.Context, dl DeadLetterer, queue string, q ListQuery) (
 // ListedDead returns the entry of a page for a dead letter.
 func ListedDead(d Dead) Listed { return Listed{Message: d.Message, At: d.At, Dead: &d} }
 
-// Queues returns the names of the queues that exist, by the [QueueLister] of b. Returns
-// [ErrUnsupported] if b is none.
-func Queues(ctx context.Context, b Broker) ([]string, error) {
-	l, ok := capability.As[QueueLister](b)
-	if !ok {
-		return nil, fmt.Errorf("this broker does not tell which queues exist; name them: %w", ErrUnsupported)
-	}
-	return l.Queues(ctx)
-}
-
 // DeadFinder is a Broker that finds a dead letter by the id of its message, without a scan.
 type DeadFinder interface {
 	// ScanDeadID calls fn, as [DeadLetterer] describes for ScanDead, with the dead letters whose
-	// Message has this ID. Returns [ErrNoQueue] if the queue does not exist. An id without a letter is
-	// no error.
+	// Message has this ID. Returns [ErrNoQueue] if the queue does not exist. If no
+	// letter has the id, it returns nil.
 	ScanDeadID(ctx context.Context, queue, id string, fn func(*Dead) DeadAction) error
 }

@@ -201,11 +201,11 @@ func (c *Consumer) Run(ctx context.Context) error {
 		defer close(watched)
 		select {
 		case <-c.killed: // also while Run waits for the broker
-			stopFetch()
 		case <-c.stopped:
-			stopFetch()
 		case <-fetch.Done():
 		}
+		c.live.Store(nil) // before the fetching ends: Stats tells the stop first
+		stopFetch()
 	}()
 	defer func() {
 		stopFetch()

@@ -168,7 +168,7 @@ func (q *queue) finish(r *run, result any, err error) {
 func (q *queue) conclude(r *run, result any, err error) {
 	q.c.running.End(r, r.worker)
 	q.c.cfg.Metrics.Active.Dec(1)
-	q.c.cfg.Metrics.Runtime.Update(r.ended.Sub(r.request.StartedAt).Microseconds())
+	q.c.cfg.Metrics.ObserveRun(&r.request, r.ended)
 	r.releaseContext()
 	q.leases.Release(r.lost())
 	// before the next task starts: if that task ends the process, the acknowledgement of this one

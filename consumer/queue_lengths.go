@@ -29,6 +29,7 @@ func (c *Consumer) watchLengths(ctx context.Context) (stop func()) {
 	l.Read = func(name string, s broker.Stats, err error) {
 		if err == nil {
 			c.cfg.Metrics.SetQueue(name, s.Ready, s.Delayed, s.Dead)
+			c.cfg.Metrics.SetOldest(name, s.Ready, s.Oldest)
 			return
 		}
 		c.cfg.Metrics.ForgetQueue(name)

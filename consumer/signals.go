@@ -15,12 +15,10 @@ func RunUntilSignal(ctx context.Context, c *Consumer) error {
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	defer signal.Stop(signals)
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
 	ended := make(chan struct{})
 	defer close(ended)
 	go func() {
-		for _, react := range []func(){cancel, c.Kill} {
+		for _, react := range []func(){c.Stop, c.Kill} {
 			select {
 			case <-signals:
 				react()

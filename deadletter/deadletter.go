@@ -1,5 +1,5 @@
-// Package deadletter lists, requeues, removes, exports and imports dead letters: the messages of
-// tasks that failed for good. The program swarmiji uses the same methods.
+// Package deadletter counts, lists, requeues, removes, exports and imports dead letters: the
+// messages of tasks that failed for good. The program swarmiji uses the same methods.
 //
 // A dead letter is the unchanged message with the reason of the failure. [Letters.Requeue] begins a
 // new life of the task: its counts begin again, its record may be replaced by a success, and the
@@ -55,6 +55,7 @@ const maxBody = 1 << 30
 type Letters struct {
 	cfg    Config
 	dead   broker.DeadLetterer
+	finder broker.DeadFinder // nil: a letter is found by a scan
 	codec  *wire.Codec
 	gather resultstore.Gatherer // nil: no gatherer
 }
@@ -82,7 +83,8 @@ func New(c Config) (*Letters, error) {
 	if c.NodeID == "" {
 		c.NodeID = nodeid.New()
 	}
-	return &Letters{cfg: c, dead: dead, codec: codec, gather: resultstore.GathererOf(c.Gatherer, c.Results)}, nil
+	finder, _ := capability.As[broker.DeadFinder](c.Broker)
+	return &Letters{cfg: c, dead: dead, finder: finder, codec: codec, gather: resultstore.GathererOf(c.Gatherer, c.Results)}, nil
 }
 
 // List calls fn for each letter of a queue that matches f, until fn returns false. The letters
@@ -125,9 +127,9 @@ func (l *Letters) scan(ctx context.Context, queue string, f Filter, fn func(*Let
 	if err != nil {
 		return err
 	}
-	taken := 0
+	taken, found := 0, false
 	var failed error
-	err = l.dead.ScanDead(ctx, queue, func(d *broker.Dead) broker.DeadAction {
+	show := func(d *broker.Dead) broker.DeadAction {
 		if f.Limit > 0 && taken == f.Limit {
 			return broker.DeadStop
 		}
@@ -138,7 +140,7 @@ func (l *Letters) scan(ctx context.Context, queue string, f Filter, fn func(*Let
 		if !m.late(letter) {
 			return broker.DeadKeep
 		}
-		taken++
+		taken, found = taken+1, true
 		action, err := fn(letter)
 		if err != nil {
 			failed = err
@@ -148,7 +150,13 @@ func (l *Letters) scan(ctx context.Context, queue string, f Filter, fn func(*Let
 			return broker.DeadStop
 		}
 		return action
-	})
+	}
+	if l.finder != nil && len(f.IDs) == 1 {
+		err = l.finder.ScanDeadID(ctx, queue, string(f.IDs[0]), show)
+	}
+	if err == nil && !found { // the id of a foreign task may differ from that of its message
+		err = l.dead.ScanDead(ctx, queue, show)
+	}
 	return errors.Join(failed, err)
 }
 

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/broker/membroker"
 	"github.com/swarmiji/swarmiji/consumer"
 	"github.com/swarmiji/swarmiji/deadletter"
@@ -69,4 +70,25 @@ func Example() {
 	// letter: report-10 report.make 10
 	// requeued: 1 refused: 0
 	// report of month 10
+}
+
+// A dry run comes first: it counts the letters of a filter. Then the same filter requeues them.
+func ExampleLetters_Summarize() {
+	ctx, b := context.Background(), membroker.New()
+	for i, reason := range []string{"timeout", "timeout", "no such address"} {
+		m := &broker.Message{ID: fmt.Sprint("mail-", i), ContentType: "application/json", Body: fmt.Appendf(nil, `{"task":"mail.send","id":"mail-%d"}`, i)}
+		must(b.PutDead(ctx, "mail", broker.Dead{Message: m, Reason: reason}))
+	}
+	letters, err := deadletter.New(deadletter.Config{Broker: b})
+	must(err)
+	filter := deadletter.Filter{Task: "mail.*", Error: "timeout"}
+	s, err := letters.Summarize(ctx, "mail", filter)
+	must(err)
+	fmt.Println("selected:", s.Letters, s.Tasks)
+	r, err := letters.Requeue(ctx, "mail", filter)
+	must(err)
+	fmt.Println("requeued:", r.Done)
+	// Output:
+	// selected: 2 map[mail.send:2]
+	// requeued: 2
 }

@@ -87,6 +87,9 @@ type Filter struct {
 	Root task.ID
 	// Error is a part of the reason. "": all.
 	Error string
+	// Headers are headers of the task with their values: each must be equal. nil: all. A letter that
+	// cannot be decoded has no headers.
+	Headers map[string]string
 	// OlderThan and YoungerThan limit the time since the task was dead-lettered. 0: all. A letter
 	// without a time, such as those of hworker, matches neither.
 	OlderThan, YoungerThan time.Duration
@@ -96,7 +99,7 @@ type Filter struct {
 }
 
 func (f *Filter) all() bool {
-	return f.IDs == nil && f.Task == "" && f.Root == "" && f.Error == "" && f.OlderThan == 0 && f.YoungerThan == 0 && f.Limit == 0
+	return f.IDs == nil && f.Task == "" && f.Root == "" && f.Error == "" && len(f.Headers) == 0 && f.OlderThan == 0 && f.YoungerThan == 0 && f.Limit == 0
 }
 
 // matcher is a compiled Filter.
@@ -137,6 +140,14 @@ func (m *matcher) early(d *broker.Dead) bool {
 // late reports whether l matches the other fields. The task's id in the message body may differ
 // from the id of the message.
 func (m *matcher) late(l *Letter) bool {
+	for k, v := range m.f.Headers {
+		if l.Task == nil {
+			return false
+		}
+		if got, ok := l.Task.Headers[k]; !ok || got != v {
+			return false
+		}
+	}
 	return (m.ids == nil || m.ids[string(l.ID)]) && (m.f.Task == "" || l.Task != nil && m.glob.Match(l.Task.Name)) &&
 		(m.f.Root == "" || l.Task != nil && l.Task.RootID() == m.f.Root)
 }

@@ -145,6 +145,7 @@ func checkConsumers(c *census, f *findings) {
 	case len(c.replies) > 0:
 		f.ok("consumers", "%d answer", len(c.replies))
 		checkClocks(f, c.replies, c.began, c.at)
+		checkStuck(f, c.replies)
 	case n > 0:
 		f.warn("consumers", "%d send heartbeats, but %s", n, text)
 	default:
@@ -173,6 +174,25 @@ func checkClocks(f *findings, replies []control.Reply, begin, end time.Time) {
 	}
 	if good {
 		f.ok("clock", "no consumer's is off by more than %v", clockSlack+end.Sub(begin).Round(time.Second))
+	}
+}
+
+// checkStuck warns about consumers with handlers that run beyond their hard time limit.
+func checkStuck(f *findings, replies []control.Reply) {
+	good := true
+	for _, r := range replies {
+		if r.Stats == nil {
+			continue
+		}
+		for _, q := range r.Stats.Queues {
+			if q.Stuck > 0 {
+				good = false
+				f.warn("handlers", "%d of queue %s on %s still run after their hard time limit; only a restart of the process ends them", q.Stuck, q.Name, r.Node)
+			}
+		}
+	}
+	if good {
+		f.ok("handlers", "none runs beyond its hard time limit")
 	}
 }
 

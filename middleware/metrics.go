@@ -30,8 +30,8 @@ func (g *Gauge) Update(v int64) { g.n.Store(v) }
 func (g *Gauge) Value() int64 { return g.n.Load() }
 
 // Metrics holds the metrics of producers and consumers. Several producers and consumers may share
-// one Metrics. The zero value is ready for use, and all fields but OnQueue are safe for concurrent
-// use. It must not be copied.
+// one Metrics. The zero value is ready for use, and all fields but OnQueue and OnLabel are safe for
+// concurrent use. It must not be copied.
 //
 // Counters never decrease, except Active and Stuck. [Metrics.All] returns each metric with its
 // meaning, for exporters. Package middleware/gometrics shows them in a registry of go-metrics, and
@@ -69,8 +69,15 @@ type Metrics struct {
 	// after the other. nil: the lengths are shown in Waiting only. Set it before the first SetQueue.
 	OnQueue func(queue string, ready, delayed, dead int)
 
+	// OnLabel receives the metrics of queues and of tasks when the first value of each is recorded,
+	// each one once. d is the description of the name, and value is the label's value. metric is a
+	// [*Histogram] or a [*Gauge]. Set it before the first run. nil: no call.
+	OnLabel func(d Description, value string, metric any)
+
 	mu    sync.Mutex     // held by SetQueue, also while it calls OnQueue
 	ready map[string]int // ready tasks of each queue whose length is known
+
+	times times
 }
 
 // Prefix begins the names of this module's metrics.
@@ -99,8 +106,8 @@ type Description struct {
 }
 
 // All iterates over the descriptions of all metrics of m. The second value is a pointer to the
-// metric's field: a [*Counter], a [*Gauge] or a [*Histogram]. The lengths of single queues are not
-// among them; see OnQueue.
+// metric's field: a [*Counter], a [*Gauge] or a [*Histogram]. Those of single queues and tasks are
+// not among them; see OnQueue and OnLabel.
 func (m *Metrics) All() iter.Seq2[Description, any] {
 	metrics := []struct {
 		name  string
@@ -148,7 +155,8 @@ const (
 	QueueDead    = Prefix + "queue.dead"
 )
 
-// Descriptions returns a description of each metric in [Metrics.All], and of the lengths of queues.
+// Descriptions returns a description of each metric in [Metrics.All], and of the metrics of single
+// queues and tasks.
 func Descriptions() []Description {
 	var ds []Description
 	for d := range new(Metrics).All() {
@@ -157,6 +165,7 @@ func Descriptions() []Description {
 	queue := func(name, help string) Description {
 		return Description{Name: name, Kind: Level, Unit: "tasks", Help: help, Label: "queue"}
 	}
+	ds = append(ds, labelled...)
 	return append(ds,
 		queue(QueueReady, "Tasks ready in a consumed queue, at the last check."),
 		queue(QueueDelayed, "Delayed tasks of a consumed queue, at the last check."),

@@ -329,4 +329,3 @@ func (w *world) wantPages(b broker.Broker, queue string, place broker.Place, lim
 		}
 	}
 }
-

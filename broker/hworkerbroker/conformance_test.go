@@ -106,7 +106,7 @@ func harness(t testing.TB, srv *testserver.Redis) *brokertest.Harness {
 		Secret: srv.Password(),
 		Leases: timeout,
 		Promises: brokertest.Promises{
-			Durable: true, Order: true, Batch: true, Retry: true, SyncAck: true, Resize: true, Inspect: true, DeadLetters: true, Watch: true,
+			Durable: true, Order: true, Batch: true, Retry: true, SyncAck: true, Resize: true, Inspect: true, DeadLetters: true, Queues: true, List: true, Watch: true,
 			MaxBody: testMaxBody, OpenQueues: true, Uncounted: true, Reasonless: true, Outlives: true,
 		},
 		Quiet:       250 * time.Millisecond,

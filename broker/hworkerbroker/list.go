@@ -36,9 +36,9 @@ func (b *Broker) Queues(ctx context.Context) ([]string, error) {
 }
 
 // List implements [broker.Lister]. Jobs that wait have no time, and none is delayed. For jobs in
-// progress and dead letters it reads all of them. A job that cannot be read is shown as its payload.
-// It waits for the server. Returns ErrMalformed for a name, place or cursor that is not valid, and
-// the errors of Stats.
+// progress and dead letters it reads all of them. A job that cannot be read is shown as its
+// payload. It waits for the server. Returns ErrMalformed for a name, place or cursor that is not
+// valid, and the errors of Stats.
 func (b *Broker) List(ctx context.Context, queue string, lq broker.ListQuery) (broker.Page, error) {
 	lq, err := lq.Check()
 	if err != nil {

@@ -21,11 +21,11 @@ func (b *Broker) Queues(ctx context.Context) ([]string, error) {
 }
 
 // List implements [broker.Lister]. It shows every place, and passes over the messages before the
-// page. It does not know when leases end, because there are none. It waits only for a connection.
+// page. Held messages have no time. It waits only for a connection.
 // It takes the queue's mutex; for held messages also the Server's and those of the Brokers.
 //
-// Returns ErrMalformed for an invalid name, place or cursor, ErrNoQueue if the queue does not exist.
-// Returns ErrUnavailable if ctx ends before a connection exists, ErrClosed after Close.
+// Returns ErrMalformed for an invalid name, place or cursor, ErrNoQueue if the queue does not
+// exist. Returns ErrUnavailable if ctx ends before a connection exists, ErrClosed after Close.
 func (b *Broker) List(ctx context.Context, queue string, lq broker.ListQuery) (broker.Page, error) {
 	lq, err := lq.Check()
 	if err != nil {

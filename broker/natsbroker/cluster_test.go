@@ -41,7 +41,7 @@ func TestConformanceCluster(t *testing.T) {
 			Secret: c.Password(),
 			Promises: brokertest.Promises{
 				Durable: true, ExactCount: true, Dedupe: true, Order: true, Priorities: true, Delays: true, Batch: true, Retry: true,
-				SyncAck: true, Resize: true, Inspect: true, DeadLetters: true, Find: true, Watch: true, Witness: true, Outlives: true, Forgets: true, MaxBody: testMaxBody,
+				SyncAck: true, Resize: true, Inspect: true, DeadLetters: true, Oldest: true, Find: true, Queues: true, List: true, DeadByID: true, Watch: true, Witness: true, Outlives: true, Forgets: true, MaxBody: testMaxBody,
 			},
 		}
 	})

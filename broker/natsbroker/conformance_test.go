@@ -158,7 +158,7 @@ func harness(t testing.TB, srv *testserver.NATS, away time.Duration) *brokertest
 		Secret: srv.Password(),
 		Promises: brokertest.Promises{
 			Durable: true, ExactCount: true, Dedupe: true, Order: true, Priorities: true, Delays: true, Batch: true, Retry: true,
-			SyncAck: true, Resize: true, Inspect: true, DeadLetters: true, Find: true, Watch: true, Witness: true, Outlives: away == 0, Forgets: true, MaxBody: testMaxBody,
+			SyncAck: true, Resize: true, Inspect: true, DeadLetters: true, Oldest: true, Find: true, Queues: true, List: true, DeadByID: true, Watch: true, Witness: true, Outlives: away == 0, Forgets: true, MaxBody: testMaxBody,
 		},
 		Leases:      testLease,
 		Quiet:       testQuiet,

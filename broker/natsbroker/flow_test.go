@@ -198,7 +198,7 @@ func TestRetryIntoAnotherQueueIsOneStep(t *testing.T) {
 	}
 	ack(t, d)
 	testwait.Until(t, "an empty queue", func() bool { return stats("q") == broker.Stats{} })
-	if st := stats("other"); st != (broker.Stats{Ready: 1, Delayed: 1}) {
+	if st := stats("other"); st.Ready != 1 || st.Delayed != 1 {
 		t.Errorf("Stats of the other queue: %+v", st)
 	}
 	if f, err := b.Find(testwait.Long(t), "other", "c"); err != nil || f.Message.Generation != 1 || time.Until(f.At) < time.Hour {

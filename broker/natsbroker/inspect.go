@@ -33,9 +33,9 @@ func (b *Broker) state(ctx context.Context, q *queue, level int) (consumerState,
 }
 
 // Stats implements [broker.Inspector]. A message that was returned to the queue and waits for a
-// consumer counts as held, and not for Oldest. DeadDropped counts the letters that this process has dropped because
-// there were too many. The server does not report expired letters. Returns ErrNoQueue if the queue
-// does not exist. It waits for the server.
+// consumer counts as held, and not for Oldest. DeadDropped counts the letters that this process has
+// dropped because there were too many. The server does not report expired letters. Returns
+// ErrNoQueue if the queue does not exist. It waits for the server.
 func (b *Broker) Stats(ctx context.Context, name string) (broker.Stats, error) {
 	st, err := b.stats(ctx, name)
 	return st, wrap(err, "inspect", name)

@@ -159,7 +159,7 @@ func listed(q *queue, st *natsconn.Stored, place broker.Place) (broker.Listed, b
 const maxNotices = 16
 
 // nextWaiting returns the first message of a level from the sequence seq on, without notices of
-// moved messages. It returns nil if there is none, or only behind many notices. It waits for the
+// moved messages. It returns nil if no message waits, or only behind many notices. It waits for the
 // server.
 func (b *Broker) nextWaiting(ctx context.Context, q *queue, level int, seq uint64) (*natsconn.Stored, error) {
 	for range maxNotices {

@@ -78,7 +78,7 @@ func TestOldServer(t *testing.T) {
 			},
 			Promises: brokertest.Promises{
 				Durable: true, ExactCount: true, Dedupe: true, Order: true, Priorities: true, Delays: true, Batch: true, Retry: true,
-				SyncAck: true, Resize: true, Inspect: true, DeadLetters: true, Find: true, Watch: true, Witness: true, Outlives: true, Forgets: true, MaxBody: 500_000,
+				SyncAck: true, Resize: true, Inspect: true, DeadLetters: true, Oldest: true, Find: true, Queues: true, List: true, DeadByID: true, Watch: true, Witness: true, Outlives: true, Forgets: true, MaxBody: 500_000,
 			},
 			Leases: testLease,
 			Quiet:  testQuiet,

@@ -23,6 +23,7 @@
 //	g         hash   id -> the generations above 0 of its messages
 //	s         hash   elements of ready lists to skip, because their messages were deleted
 //	x         list   dead letters, the oldest first; deaddropped in m counts the dropped ones
+//	a         hash   since when the first message of a ready list waits, see arrived in lua/lib.lua
 //	e:<key>   list   notes of starts of the message, the oldest first; expires after 24 h
 //
 // The key of a message is its id. From generation 1 on it is the id, a space and the generation. An

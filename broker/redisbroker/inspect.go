@@ -3,6 +3,8 @@ package redisbroker
 import (
 	"context"
 	"slices"
+	"strconv"
+	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
 )
@@ -12,6 +14,9 @@ const purgeChunk = 500
 
 // Stats implements [broker.Inspector]. It waits for the server. Delayed messages that are due count
 // as ready. Returns ErrNoQueue if the queue does not exist, ErrMalformed if its name is not valid.
+//
+// Oldest is up to a second too early, and in a long backlog a few percent of the age. It may be too
+// late for messages that a consumer gave back, or that an older version or another program added.
 func (b *Broker) Stats(ctx context.Context, queue string) (broker.Stats, error) {
 	q, err := b.open(queue)
 	if err != nil {
@@ -22,7 +27,11 @@ func (b *Broker) Stats(ctx context.Context, queue string) (broker.Stats, error) 
 		return broker.Stats{}, wrap(err, "stats of", queue)
 	}
 	n := func(i int) int { return max(0, int(number(answer, i))) }
-	return broker.Stats{Ready: n(1), Held: n(2), Delayed: n(3), Dead: n(4), DeadDropped: n(5)}, nil
+	st := broker.Stats{Ready: n(1), Held: n(2), Delayed: n(3), Dead: n(4), DeadDropped: n(5)}
+	if us, err := strconv.ParseFloat(text(answer, 6), 64); err == nil && st.Ready > 0 {
+		st.Oldest = time.UnixMicro(int64(us))
+	}
+	return st, nil
 }
 
 // Audit implements [broker.Auditor]. It returns warnings: settings of the server that weaken the

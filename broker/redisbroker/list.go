@@ -16,9 +16,9 @@ import (
 // its limit.
 const pageBytes = 4 << 20
 
-// Queues implements [broker.QueueLister]. It reads the names of all keys of the database, up to
-// 1,000 with each call to the server, on a cluster from all its masters. So its time grows with the
-// number of keys. It waits for the server. Returns ErrClosed after Close, and errors of the server.
+// Queues implements [broker.QueueLister]. It reads the names of all keys of the database, on a
+// cluster from all its masters. Each call to the server reads up to 1,000, so the time grows with
+// the number of keys. It waits for the server. Returns ErrClosed after Close, and errors of the server.
 func (b *Broker) Queues(ctx context.Context) ([]string, error) {
 	before, after, _ := strings.Cut(newNames(b.cfg.Namespace, "*").part("m"), "*")
 	keys, err := b.conn.Keys(ctx, before+"*"+after)
@@ -84,14 +84,14 @@ func (q *queue) listReady(ctx context.Context, lq broker.ListQuery) (broker.Page
 	return p, nil
 }
 
-// listHeld returns a page of held messages. The server returns them in chunks whose size it decides.
-// The cursor names the chunk, and how many of its messages the pages before have shown.
+// listHeld returns a page of held messages. The server returns them in chunks, whose size it
+// chooses. The cursor names the chunk, and how many of its messages the pages before have shown.
 func (q *queue) listHeld(ctx context.Context, lq broker.ListQuery) (broker.Page, error) {
-	chunk, text := "0", ""
+	chunk, skip := "0", ""
 	if lq.Cursor != "" {
-		chunk, text, _ = strings.Cut(lq.Cursor, ".")
+		chunk, skip, _ = strings.Cut(lq.Cursor, ".")
 	}
-	shown, err := broker.Offset(text)
+	shown, err := broker.Offset(skip)
 	if err != nil || !isNumber(chunk, 64) {
 		return broker.Page{}, broker.ErrCursor(lq.Cursor)
 	}

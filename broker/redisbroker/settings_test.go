@@ -88,7 +88,7 @@ func TestOtherLevelsAreToldOnce(t *testing.T) {
 // its answer.
 func TestScripts(t *testing.T) {
 	for _, name := range []string{
-		"ack", "bury", "claim", "dead", "declare", "dropdead", "enqueue", "find", "judge", "leave", "look", "mute", "node", "note",
+		"ack", "bury", "claim", "dead", "declare", "dropdead", "enqueue", "find", "judge", "leave", "list", "look", "mute", "node", "note",
 		"purge", "purgedead", "putdead", "release", "renew", "retry", "stats", "subscribe", "update",
 	} {
 		source, err := redisbroker.Source(name)

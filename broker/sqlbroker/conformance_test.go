@@ -29,7 +29,7 @@ const (
 // promises are the promises over both kinds of databases.
 var promises = brokertest.Promises{
 	Durable: true, ExactCount: true, Dedupe: true, Order: true, Priorities: true, Delays: true, Batch: true, Retry: true,
-	SyncAck: true, Resize: true, Inspect: true, DeadLetters: true, Find: true, Watch: true, Witness: true, Transactions: true,
+	SyncAck: true, Resize: true, Inspect: true, DeadLetters: true, Oldest: true, Find: true, Queues: true, List: true, DeadByID: true, Watch: true, Witness: true, Transactions: true,
 	Outlives: true, MaxBody: testMaxBody,
 }
 

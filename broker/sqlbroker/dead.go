@@ -136,8 +136,8 @@ func (b *Broker) scanPage(ctx context.Context, q *queue, from, last int64, fn fu
 }
 
 // ScanDeadID implements [broker.DeadFinder]. It reads the letters with one statement, which
-// compares the ids of all letters of the queue, and removes those that fn chose with another one.
-// No transaction is open during fn. Otherwise it is like ScanDead.
+// compares the ids of all letters of the queue. It removes those that fn chose with another one. No
+// transaction is open during fn. Otherwise it is like ScanDead.
 func (b *Broker) ScanDeadID(ctx context.Context, queue, id string, fn func(*broker.Dead) broker.DeadAction) error {
 	q, err := b.queue(ctx, queue)
 	if err == nil {

@@ -100,8 +100,8 @@ func (b *Broker) listWaiting(ctx context.Context, q *queue, lq broker.ListQuery)
 	}), nil
 }
 
-// listDelayed returns a page of delayed messages. Its cursor names the order and the seq of the last
-// message.
+// listDelayed returns a page of delayed messages. Its cursor names the order and the seq of the
+// last message.
 func (b *Broker) listDelayed(ctx context.Context, q *queue, lq broker.ListQuery) (broker.Page, error) {
 	at, err := numbers(lq.Cursor, math.MinInt64, 0)
 	if err != nil {

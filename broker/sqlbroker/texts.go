@@ -53,15 +53,15 @@ type texts struct {
 	countDead string // $1 queue, $2 number: adds to the dropped letters
 	deadByID  string // $1 queue, $2 id
 
-	// stats: $1 queue. It returns ready, held, delayed, dead, dropped, the age of the oldest letter,
-	// and when the oldest ready message was due, 0 if none is ready.
+	// stats: $1 queue. It returns ready, held, delayed, dead, dropped, and the age of the oldest
+	// letter. Last comes the time when the oldest ready message was due, 0 without one.
 	stats string
 	purge string // $1 queue, $2 number
 
 	queues string // $1 namespace. It returns the names.
 	// waiting and delayed: $1 queue, $2 level, $3 and $4 the order and seq of the message before, $5
-	// number. held: $1 queue, $2 and $3 id and generation of the message before, $4 number. They return
-	// the columns of claimed, the end of the lease, and the order within the level.
+	// number. held: $1 queue, $2 and $3 id and generation of the message before, $4 number. They
+	// return the columns of claimed, the end of the lease, and the order within the level.
 	waiting, delayed, held string
 
 	find   string // $1 queue, $2 id. It returns now, due and the columns of claimed.
@@ -125,7 +125,7 @@ func newTexts(d sqlconn.Dialect) *texts {
 				SELECT r.queue, r.id, r.generation FROM (SELECT queue, id, generation, token FROM swarmiji_message
 					WHERE queue = $1 AND due <= ` + once + ` ORDER BY level, due, seq LIMIT $3) AS r WHERE r.token = $2)
 			AND m.leased > ` + once,
-		lastDead: `SELECT coalesce(max(seq), 0) FROM swarmiji_dead WHERE queue = $1`,
+		lastDead:  `SELECT coalesce(max(seq), 0) FROM swarmiji_dead WHERE queue = $1`,
 		readDead:  letters + ` AND m.seq > $2 AND m.seq <= $3 ORDER BY m.seq LIMIT $4`,
 		deadByID:  letters + ` AND m.id = $2 ORDER BY m.seq`,
 		dropDead:  `DELETE FROM swarmiji_dead WHERE queue = $1 AND seq = $2`,

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -37,9 +38,10 @@ func (a *app) deadCmd() *cobra.Command {
 
 // deadFilter holds the flags that select dead letters.
 type deadFilter struct {
-	ids []string
-	f   deadletter.Filter
-	all bool
+	ids     []string
+	headers []string
+	f       deadletter.Filter
+	all     bool
 }
 
 // flags adds the flags to cmd. limit is the default of --limit.
@@ -48,6 +50,7 @@ func (d *deadFilter) flags(cmd *cobra.Command, limit int) {
 	f.StringArrayVar(&d.ids, "id", nil, "`id` of a task; may be repeated; default: any")
 	f.StringVar(&d.f.Task, "task", "", "`name` of the tasks; * stands for any text; default: any")
 	f.StringVar(&d.f.Error, "error", "", "`text` that the reason contains, case-sensitive; default: any")
+	f.StringArrayVar(&d.headers, "header", nil, "`key=value` of a header of the task; may be repeated: all must match; default: any")
 	f.DurationVar(&d.f.OlderThan, "older-than", 0, "only letters older than this, such as 24h; default: any")
 	f.DurationVar(&d.f.YoungerThan, "younger-than", 0, "only letters younger than this, such as 2h; default: any")
 	f.IntVar(&d.f.Limit, "limit", limit, "maximum number of letters, the oldest first; 0: no limit")
@@ -62,13 +65,23 @@ func (d *deadFilter) filter() (f deadletter.Filter, some bool, err error) {
 	for _, id := range d.ids {
 		f.IDs = append(f.IDs, task.ID(id))
 	}
+	for _, h := range d.headers {
+		k, v, ok := strings.Cut(h, "=")
+		if !ok || k == "" {
+			return f, false, fmt.Errorf("%w: --header is %.80q, want key=value", errUsage, h)
+		}
+		if f.Headers == nil {
+			f.Headers = make(map[string]string)
+		}
+		f.Headers[k] = v
+	}
 	if d.all {
 		f.Limit = 0
 	}
 	if f.Limit < 0 || f.OlderThan < 0 || f.YoungerThan < 0 {
 		return f, false, fmt.Errorf("%w: --limit is %d, --older-than %v, --younger-than %v", errUsage, f.Limit, f.OlderThan, f.YoungerThan)
 	}
-	some = d.all || f.IDs != nil || f.Task != "" || f.Error != "" || f.OlderThan > 0 || f.YoungerThan > 0 || f.Limit > 0
+	some = d.all || f.IDs != nil || f.Task != "" || f.Error != "" || f.Headers != nil || f.OlderThan > 0 || f.YoungerThan > 0 || f.Limit > 0
 	return f, some, nil
 }
 

@@ -29,30 +29,37 @@ type problemsOutput struct {
 
 func (a *app) deadRequeueCmd() *cobra.Command {
 	var which deadFilter
+	var bulk bulkFlags
 	cmd := &cobra.Command{
 		Use:   "requeue QUEUE",
 		Short: "Run dead letters again",
 		Long: "Requeue puts dead letters back into their queue and prints their number. It needs --all or a flag that selects\n" +
-			"letters. The retries of a requeued task start from zero, it does not expire, and steps that were skipped\n" +
+			"letters. --dry-run counts them by name and by reason and changes nothing. More than 100 letters need --yes,\n" +
+			"otherwise nothing is changed, with status 2.\n\n" +
+			"The retries of a requeued task start from zero, it does not expire, and steps that were skipped\n" +
 			"because it failed run. Its record may change to succeeded. swarmiji result ID --wait waits for the end of a\n" +
 			"task.\n\n" +
 			"Some letters are refused and stay where they are: members of a group that has counted them, tasks with\n" +
 			"conditions, and tasks that have succeeded or were revoked. The reasons are printed, and the exit status is 1.\n" +
 			"It is 3 if no letter has an id of --id.\n\n" +
 			"It is safe to repeat the command, also after an interruption. --timeout limits only the connecting.",
-		Example: "  swarmiji dead requeue reports --all\n" +
+		Example: "  swarmiji dead requeue reports --error timeout --dry-run\n" +
+			"  swarmiji dead requeue reports --all --yes\n" +
 			"  swarmiji dead requeue reports --id report-2026-10\n" +
-			"  swarmiji dead requeue reports --error 'connection refused' --younger-than 2h --limit 1000",
+			"  swarmiji dead requeue reports --error 'connection refused' --younger-than 2h --limit 1000 --yes",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			f, some, err := which.filter()
-			switch {
-			case err != nil:
+			f, err := which.some()
+			if err != nil {
 				return err
-			case !some:
-				return fmt.Errorf("%w: no letters are selected; give --all, or --id, --task, --error, --older-than, --younger-than or --limit", errUsage)
 			}
 			return a.deadLetters(cmd, args[0], func(ctx context.Context, l *deadletter.Letters) error {
+				if bulk.dryRun {
+					return a.summary(ctx, l, args[0], f)
+				}
+				if err := bulk.allow(ctx, l, args[0], f); err != nil {
+					return err
+				}
 				r, err := l.Requeue(ctx, args[0], f)
 				if err == nil && f.IDs != nil && r.Done+r.Already+r.Refused == 0 {
 					return fmt.Errorf("%w: no dead letter of queue %q has an id of --id", broker.ErrNotFound, args[0])
@@ -62,6 +69,7 @@ func (a *app) deadRequeueCmd() *cobra.Command {
 		},
 	}
 	which.flags(cmd, 0)
+	bulk.flags(cmd, "confirm more than 100 letters")
 	return cmd
 }
 
@@ -88,29 +96,33 @@ func (a *app) requeued(queue string, r *deadletter.Report) error {
 
 func (a *app) deadDropCmd() *cobra.Command {
 	var which deadFilter
-	var yes bool
+	var bulk bulkFlags
 	cmd := &cobra.Command{
 		Use:   "drop QUEUE",
 		Short: "Delete dead letters",
 		Long: "Drop deletes dead letters for good and prints their number, which may be 0. It needs --yes, and --all or a\n" +
-			"flag that selects letters; otherwise it deletes nothing, with status 2. --timeout limits only the connecting.",
-		Example: "  swarmiji dead drop reports --id report-2026-10 --yes\n" +
+			"flag that selects letters; otherwise it deletes nothing, with status 2. --dry-run counts the letters by name\n" +
+			"and by reason instead. --timeout limits only the connecting.",
+		Example: "  swarmiji dead drop reports --older-than 720h --dry-run\n" +
+			"  swarmiji dead drop reports --id report-2026-10 --yes\n" +
 			"  swarmiji dead drop reports --older-than 720h --yes\n" +
 			"  swarmiji dead drop reports --all --yes -o json",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			f, some, err := which.filter()
+			f, err := which.some()
 			switch {
 			case err != nil:
 				return err
-			case !some:
-				return fmt.Errorf("%w: no letters are selected; give --all, or --id, --task, --error, --older-than, --younger-than or --limit", errUsage)
+			case bulk.dryRun:
+				return a.deadLetters(cmd, args[0], func(ctx context.Context, l *deadletter.Letters) error {
+					return a.summary(ctx, l, args[0], f)
+				})
 			}
-			return a.drop(cmd, args[0], f, yes, "dropped")
+			return a.drop(cmd, args[0], f, bulk.yes, "dropped")
 		},
 	}
 	which.flags(cmd, 0)
-	cmd.Flags().BoolVar(&yes, "yes", false, "confirm; without it nothing is deleted")
+	bulk.flags(cmd, "confirm; without it nothing is deleted")
 	return cmd
 }
 

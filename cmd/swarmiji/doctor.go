@@ -23,7 +23,8 @@ func (a *app) doctorCmd() *cobra.Command {
 			"  - No settings of the URL or the servers weaken what Swarmiji promises.\n" +
 			"  - The queues are set up correctly, and tasks in them have consumers. It checks the named\n" +
 			"    queues, those of the consumers that answer or send heartbeats, and \"default\".\n" +
-			"  - The clocks of the consumers agree with the clock of this machine.\n\n" +
+			"  - The clocks of the consumers agree with the clock of this machine.\n" +
+			"  - No handlers run beyond their hard time limit.\n\n" +
 			"Exit status: 1 after a failed check, or 4 if a server cannot be reached. Warnings leave it 0, or with --strict\n" +
 			"make it 1.",
 		Example: "  swarmiji doctor\n" +

@@ -5,9 +5,11 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -150,13 +152,13 @@ func commands() map[string]func(ts *testscript.TestScript, neg bool, args []stri
 			}
 			ts.Fatalf("there is no entry of %s:\n%s", args[0], out.String())
 		},
-		// serve ARGS: runs a server of jobs until the script ends or has "unserve". $SERVED is its
-		// address.
+		// serve COMMAND ARGS: runs a command that serves until the script ends or has "unserve". $SERVED
+		// is its address.
 		"serve": func(ts *testscript.TestScript, _ bool, args []string) {
 			ctx, cancel := context.WithCancel(context.Background())
 			r, w := io.Pipe()
 			ended := make(chan int, 1)
-			args = append([]string{"bedrock", "--listen", "127.0.0.1:0"}, patient(args)...)
+			args = append([]string{args[0], "--listen", "127.0.0.1:0"}, patient(args[1:])...)
 			go func() {
 				ended <- run(ctx, args, surroundings{stdin: strings.NewReader(""), stdout: w, stderr: ts.Stderr(), getenv: ts.Getenv})
 				_ = w.Close()
@@ -176,6 +178,20 @@ func commands() map[string]func(ts *testscript.TestScript, neg bool, args []stri
 			if status := stops.get(ts)(); status != 0 {
 				ts.Fatalf("status %d", status)
 			}
+		},
+		// get PATH: asks the server for a page and prints it.
+		"get": func(ts *testscript.TestScript, _ bool, args []string) {
+			ctx, cancel := context.WithTimeout(context.Background(), patience)
+			defer cancel()
+			r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+ts.Getenv("SERVED")+args[0], nil)
+			ts.Check(err)
+			r.Close = true
+			answer, err := http.DefaultClient.Do(r)
+			ts.Check(err)
+			page, err := io.ReadAll(answer.Body)
+			ts.Check(errors.Join(err, answer.Body.Close()))
+			_, err = fmt.Fprintf(ts.Stdout(), "%s\n%s", answer.Status, page)
+			ts.Check(err)
 		},
 		// say LINE...: sends a request to the server of jobs and prints the answer, with line ends of
 		// files.

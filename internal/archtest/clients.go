@@ -76,7 +76,7 @@ var clients = []client{
 		path: "github.com/vmihailenco/msgpack/v5",
 		// the tests of rawmsgpack compare it with the library
 		may:   []string{"serializer/msgpack", "internal/rawmsgpack"},
-		reach: []string{"internal/wire", "revoke", "deadletter", "producer", "consumer", "consumer/internal/workflow", "consumer/internal/intx", "consumer/internal/wakes", "internal/endtoend", "tasktest", "resultstore/*", "open", "open/...", "@programs"},
+		reach: []string{"internal/wire", "revoke", "deadletter", "producer", "consumer", "consumer/internal/workflow", "consumer/internal/intx", "consumer/internal/wakes", "internal/endtoend", "tasktest", "health", "resultstore/*", "open", "open/...", "@programs"},
 		why:   "bytes from outside reach it only after the pre-scan",
 	},
 	{
@@ -85,7 +85,7 @@ var clients = []client{
 		reach: []string{ // NATS brings it along
 			"internal/wire", "revoke", "deadletter", "producer", "consumer", "consumer/internal/workflow", "consumer/internal/intx", "consumer/internal/wakes", "resultstore/*", "events/*",
 			"internal/natsconn", "broker/natsbroker", "broker/natsbroker/embedded",
-			"schedule/natsschedule", "internal/testserver", "internal/testserver/natsd", "internal/endtoend", "tasktest", "open", "open/...", "@programs",
+			"schedule/natsschedule", "internal/testserver", "internal/testserver/natsd", "internal/endtoend", "tasktest", "health", "open", "open/...", "@programs",
 		},
 		why: "producers and consumers read what is compressed; a program that only defines tasks does not link it",
 	},
@@ -115,14 +115,14 @@ var clients = []client{
 		path: "github.com/google/uuid",
 		may:  []string{"producer", "consumer"},
 		// SQLite links it
-		reach: []string{"internal/endtoend", "tasktest", "internal/sqlconn/sqlite", "internal/sqlconn/sqltest", "sqldb/sqlite", "open", "open/...", "@programs"},
+		reach: []string{"internal/endtoend", "tasktest", "health", "internal/sqlconn/sqlite", "internal/sqlconn/sqltest", "sqldb/sqlite", "open", "open/...", "@programs"},
 		why:   "ids are chosen where tasks are submitted",
 	},
 	{
 		path: "golang.org/x/time",
 		may:  []string{"consumer/internal/rates"},
 		// a NATS server links it
-		reach: []string{"consumer", "internal/endtoend", "tasktest", "broker/natsbroker/embedded", "internal/testserver/natsd", "open", "open/...", "@programs"},
+		reach: []string{"consumer", "internal/endtoend", "tasktest", "health", "broker/natsbroker/embedded", "internal/testserver/natsd", "open", "open/...", "@programs"},
 		why:   "rate limits belong to the consumer's side",
 	},
 	{

@@ -422,6 +422,12 @@ var layers = slices.Concat(inspecting, []rule{
 	},
 	{
 		"L5",
+		[]string{"health"},
+		[]string{"broker", "consumer", "@leaves"},
+		"it says over HTTP what a consumer and a broker tell, so that neither links net/http",
+	},
+	{
+		"L5",
 		[]string{"open"},
 		[]string{"task", "@ports", "middleware", "limit", "revoke", "schedule", "jobs", "outbox", "producer", "consumer", "control", "inspect", "events/liveness", "@memory", "@leaves", "sqldb"},
 		"it wires adapters into producers and consumers, and knows those in memory alone: the others come with their drivers",

@@ -98,6 +98,7 @@ func (b *bench) wantQueue(want broker.Stats) {
 	b.t.Helper()
 	in, _ := capability.As[broker.Inspector](b.broker)
 	got, err := in.Stats(b.t.Context(), "answers")
+	got.Oldest = time.Time{} // only the numbers are compared
 	if err != nil || got != want {
 		b.t.Errorf("%+v, %v, want %+v", got, err, want)
 	}

@@ -13,13 +13,24 @@ import (
 // type has the name "swarmiji.sent". r must not be nil. Safe for concurrent use.
 //
 // A metric whose name is taken by another type is not shown, but still counts. The lengths of
-// queues are added and removed as the consumers report them.
+// queues are added and removed as the consumers report them. The metrics of each queue and of each
+// task's name are added when the first task has run.
 func NewMetrics(r metrics.Registry) *middleware.Metrics {
-	m := &middleware.Metrics{OnQueue: func(queue string, ready, delayed, dead int) {
-		setLength(r, middleware.QueueReady+"."+queue, ready)
-		setLength(r, middleware.QueueDelayed+"."+queue, delayed)
-		setLength(r, middleware.QueueDead+"."+queue, dead)
-	}}
+	m := &middleware.Metrics{
+		OnQueue: func(queue string, ready, delayed, dead int) {
+			setLength(r, middleware.QueueReady+"."+queue, ready)
+			setLength(r, middleware.QueueDelayed+"."+queue, delayed)
+			setLength(r, middleware.QueueDead+"."+queue, dead)
+		},
+		OnLabel: func(d middleware.Description, value string, metric any) {
+			switch f := metric.(type) {
+			case *middleware.Gauge:
+				r.GetOrRegister(d.Name+"."+value, gauge{f})
+			case *middleware.Histogram:
+				r.GetOrRegister(d.Name+"."+value, Histogram{f})
+			}
+		},
+	}
 	for d, field := range m.All() {
 		switch f := field.(type) {
 		case *middleware.Counter:

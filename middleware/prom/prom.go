@@ -8,8 +8,9 @@
 // "swarmiji.sent" is swarmiji_sent_tasks_total, and "swarmiji.runtime.us" is
 // swarmiji_runtime_seconds.
 //
-// The lengths of queues have the label queue, whose values are the consumer's configured queues.
-// Task names are not a label, because each submitter could create new ones.
+// The metrics of queues have the label queue, whose values are the consumer's configured queues.
+// Those of tasks have the label task. Its values are the names of handlers that have run, at most
+// [middleware.MaxTaskNames], and "other" for the rest.
 //
 // # Other metrics
 //
@@ -142,6 +143,9 @@ func (s *shown) metric(value any) (prometheus.Metric, string) {
 
 func (s *shown) number(rising bool, v float64) (prometheus.Metric, string) {
 	kind, name := prometheus.GaugeValue, s.name()
+	if s.Unit == microseconds {
+		v /= 1e6
+	}
 	if rising {
 		kind, name = prometheus.CounterValue, name+"_total"
 	}

@@ -314,13 +314,25 @@ func TestOtherMetrics(t *testing.T) {
 // a help text.
 func TestEveryMetricIsDescribed(t *testing.T) {
 	registry := metrics.NewRegistry()
-	gometrics.NewMetrics(registry).SetQueue("q", 0, 0, 0)
+	m := gometrics.NewMetrics(registry)
+	m.SetQueue("q", 0, 0, 0)
+	m.SetOldest("q", 1, time.Now())
+	m.OfTask("a.task").Wait.Update(1_000_000)
 	n := 0
 	registry.Each(func(string, any) { n++ })
 	page := httptest.NewServer(prom.Handler(registry))
 	defer page.Close()
-	if families := scrape(t, page.URL); len(families) != n || n != len(middleware.Descriptions()) {
+	families := scrape(t, page.URL)
+	if len(families) != n || n != len(middleware.Descriptions()) {
 		t.Errorf("%d metrics, %d on the page, %d descriptions", n, len(families), len(middleware.Descriptions()))
+	}
+	waits := families["swarmiji_task_wait_seconds"].GetMetric()
+	if len(waits) != 1 || waits[0].GetLabel()[0].GetName() != "task" || waits[0].GetLabel()[0].GetValue() != "a.task" || waits[0].GetHistogram().GetSampleSum() != 1 {
+		t.Errorf("the waits of a task are %v", waits)
+	}
+	m.SetOldest("q", 1, time.Now().Add(-time.Hour))
+	if age := values(scrape(t, page.URL))["swarmiji_queue_oldest_seconds{queue=q}"]; age < 3600 || age > 7200 {
+		t.Errorf("the age is shown as %g seconds, want about 3600", age)
 	}
 	for _, d := range middleware.Descriptions() {
 		if d.Unit == "" || !strings.HasSuffix(d.Help, ".") || !strings.HasPrefix(d.Name, middleware.Prefix) {

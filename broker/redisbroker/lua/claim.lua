@@ -5,7 +5,7 @@
 -- If the claim was made before, it returns the same messages again, and claims none. That is so if
 -- its answer was lost, or if the server has delivered messages as that claim. An owner that gets
 -- fewer messages than it wants is then a waiting owner: it gets later messages on its channel.
--- KEYS: m t d l o c n s h r
+-- KEYS: m t d l o c n s h a r
 -- ARGV: in this order:
 --   1   the levels as the caller knows them
 --   2   the common beginning of the owners' channels

@@ -1,7 +1,7 @@
 #!lua
 -- Adds messages to a queue. A key that is ready, delayed or held already is skipped: it is the same
 -- message. Ready messages are given to waiting owners.
--- KEYS: m t d l o c n s g h r
+-- KEYS: m t d l o c n s g h a r
 -- ARGV: in this order:
 --   1  the levels as the caller knows them
 --   2  the common beginning of the owners' channels
@@ -54,7 +54,7 @@ if plain then -- the usual case: no times, one level, and then: all new, of gene
         if size <= 65536 and offer(ARGV[2], owner, record, keys, flat, false, true, #owners == 1) then return {1} end
       end
     end
-    redis.call('RPUSH', K.r(1), unpack(keys))
+    arrived(1, #keys, redis.call('RPUSH', K.r(1), unpack(keys)))
     if owner then hand({}, ARGV[2]) end
     return {1}
   end

@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- Removes an owner. Its messages go back to the front of the queue, at least 200 with each call
 -- while there are so many. Their deliveries do not count.
--- KEYS: m t l o c n s h r
+-- KEYS: m t l o c n s h a r
 -- ARGV: 1 the levels as the caller knows them, 2 the common beginning of the owners' channels, 3
 -- the owner.
 -- Returns {1, 1} if the owner is removed, {1, 0} if the script must be called again. Returns {0} if

@@ -65,6 +65,31 @@ local function forget(t, n, g, keys)
   end
 end
 
+-- arrived counts keys that were added to the end of ready list number place, whose length is length
+-- now. At most once a second it stores a mark in a: how many keys were added before these, and the
+-- time. So stats knows since when the first key of the list waits. Marks of keys that have left the
+-- list are removed. Of more than 64 marks every second one is removed.
+local function arrived(place, count, length)
+  local total = redis.call('HINCRBY', K.a, 'n' .. place, count)
+  local now, last = clock(), redis.call('HGET', K.a, 't' .. place)
+  if last and now - last < 1000000 then return end
+  local marks, first = {}, total - length
+  local function mark(before, at)
+    if before <= first then marks = {} end
+    marks[#marks + 1] = string.format('%.0f:%.0f', before, at)
+  end
+  for before, at in string.gmatch(redis.call('HGET', K.a, 'm' .. place) or '', '(%d+):(%d+)') do
+    mark(tonumber(before), tonumber(at))
+  end
+  mark(total - count, now)
+  if #marks > 64 then
+    local thin = {}
+    for i = 1, #marks, 2 do thin[#thin + 1] = marks[i] end
+    marks = thin
+  end
+  redis.call('HSET', K.a, 'm' .. place, table.concat(marks, ' '), 't' .. place, string.format('%.0f', now))
+end
+
 -- put adds keys to the ready lists of their levels, in their order: at the front if front is true,
 -- otherwise at the end.
 local function put(list, keys, front)
@@ -85,7 +110,7 @@ local function put(list, keys, front)
       for i = #to, 1, -1 do turned[#turned + 1] = to[i] end
       redis.call('LPUSH', K.r(place), unpack(turned))
     else
-      redis.call('RPUSH', K.r(place), unpack(to))
+      arrived(place, #to, redis.call('RPUSH', K.r(place), unpack(to)))
     end
   end
 end

@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 -- Returns held messages to the front of their ready lists, or delays them.
--- KEYS: m t d l o c n s h r
+-- KEYS: m t d l o c n s h a r
 -- ARGV: in this order:
 --   1  the levels as the caller knows them
 --   2  the common beginning of the owners' channels

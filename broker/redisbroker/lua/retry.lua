@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- Replaces a held message by its successor, in the same queue or, unless the server is a cluster,
 -- in another one. Both steps happen, or none.
--- KEYS: from.t from.l from.n from.g m t d l o c n s g h r
+-- KEYS: from.t from.l from.n from.g m t d l o c n s g h a r
 -- ARGV: in this order:
 --   1  the levels of the successor's queue, as the caller knows them
 --   2  the common beginning of the owners' channels of that queue

@@ -1,7 +1,7 @@
 #!lua
 -- Removes a waiting message, and stores another one in its place if that is given. If key, level
 -- and readiness stay the same, the message keeps its place in the list.
--- KEYS: m t d l o c n s g h r
+-- KEYS: m t d l o c n s g h a r
 -- ARGV: in this order:
 --   1  the levels as the caller knows them
 --   2  the common beginning of the owners' channels

@@ -1,0 +1,120 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/capability"
+	"github.com/swarmiji/swarmiji/open"
+	"github.com/swarmiji/swarmiji/task"
+)
+
+// exporterPort is the port of the exporter's default address.
+const exporterPort = "9477"
+
+func (a *app) exporterCmd() *cobra.Command {
+	var listen string
+	var refresh time.Duration
+	cmd := &cobra.Command{
+		Use:   "exporter [QUEUE...]",
+		Short: "Show the lengths of queues to Prometheus, also without consumers",
+		Long: "Exporter serves http://ADDRESS/metrics until it is interrupted, then it ends with status 0. For each queue the\n" +
+			"page has the numbers of ready, held, delayed and dead tasks, and the age of the oldest ready task, as far as\n" +
+			"the broker knows them. It needs no consumer, so that a queue can be scaled up from zero. It changes nothing.\n\n" +
+			"Without names it shows all queues, at most 1,000, and looks for new ones once a minute. RabbitMQ cannot list\n" +
+			"its queues: there the names are needed. While the broker cannot be reached, swarmiji_exporter_up is 0 and the\n" +
+			"queues are missing.\n\n" +
+			"Everyone that can reach the address can read the names and lengths of queues. By default only this machine can.\n" +
+			"--timeout limits the connecting and each look at the broker.",
+		Example: "  swarmiji exporter\n" +
+			"  swarmiji exporter reports mail --listen :" + exporterPort,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			for _, q := range args {
+				if err := task.CheckName(q); err != nil {
+					return err
+				}
+			}
+			if refresh < 0 {
+				return fmt.Errorf("%w: --refresh is %v", errUsage, refresh)
+			}
+			return a.export(cmd.Context(), args, listen, refresh)
+		},
+	}
+	cmd.Flags().StringVar(&listen, "listen", "localhost:"+exporterPort, "`address` to listen on")
+	cmd.Flags().DurationVar(&refresh, "refresh", 5*time.Second, "how long an answer of the broker is used for further requests")
+	return cmd
+}
+
+// export serves the metrics until ctx ends.
+func (a *app) export(ctx context.Context, names []string, listen string, refresh time.Duration) error {
+	logger := slog.New(slog.NewTextHandler(a.stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	return a.withSwarm(ctx, open.Options{Logger: logger}, func(ctx context.Context, s *open.Swarm) error {
+		inspector, ok := capability.As[broker.Inspector](s.Broker)
+		if !ok {
+			return fmt.Errorf("this broker does not tell what waits: %w", broker.ErrUnsupported)
+		}
+		w := &queueWatch{inspector: inspector, names: names, refresh: refresh, timeout: a.timeout, logger: logger}
+		if len(names) == 0 {
+			w.list = func(ctx context.Context) ([]string, error) { return broker.Queues(ctx, s.Broker) }
+			if _, err := w.queues(ctx); errors.Is(err, broker.ErrUnsupported) {
+				return fmt.Errorf("%w: %w", errUsage, err)
+			}
+		}
+		ln, err := new(net.ListenConfig).Listen(ctx, "tcp", listen)
+		if err != nil {
+			return err
+		}
+		if _, err := fmt.Fprintf(a.stdout, "metrics at %s\n", ln.Addr()); err != nil {
+			return errors.Join(err, ln.Close())
+		}
+		return serveHTTP(ctx, ln, w.handler())
+	})
+}
+
+// serveHTTP serves h until ctx ends. Then it waits for the requests in progress, for closeTime at
+// most. It closes ln.
+func serveHTTP(ctx context.Context, ln net.Listener, h http.Handler) error {
+	server := &http.Server{Handler: h, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: 2 * time.Minute}
+	closed := make(chan error, 1)
+	end := context.AfterFunc(ctx, func() {
+		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTime)
+		defer cancel()
+		closed <- server.Shutdown(closing)
+	})
+	err := server.Serve(ln)
+	if end() { // ctx has not ended: the listener failed
+		return err
+	}
+	return <-closed
+}
+
+// handler serves /metrics.
+func (w *queueWatch) handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /metrics", func(rw http.ResponseWriter, r *http.Request) {
+		rw.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
+		_, _ = rw.Write(w.page(r.Context())) // the client may be gone
+	})
+	return mux
+}
+
+// maxExported limits the number of queues, because each is a label.
+const maxExported = 1000
+
+// bounded returns the first maxExported names, sorted, and how many others there are.
+func bounded(names []string) (shown []string, left int) {
+	names = slices.Clone(names)
+	slices.Sort(names)
+	names = slices.Compact(names)
+	n := min(len(names), maxExported)
+	return names[:n], len(names) - n
+}

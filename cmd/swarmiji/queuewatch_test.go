@@ -1,0 +1,128 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+
+	"github.com/swarmiji/swarmiji/broker"
+)
+
+// fixedStats is an Inspector with fixed answers.
+type fixedStats struct {
+	stats map[string]broker.Stats
+	err   error
+	asked int
+}
+
+func (f *fixedStats) Stats(_ context.Context, queue string) (broker.Stats, error) {
+	f.asked++
+	st, ok := f.stats[queue]
+	if !ok {
+		return st, broker.ErrNoQueue
+	}
+	return st, f.err
+}
+
+func (f *fixedStats) Purge(context.Context, string) (int, error) { panic("the exporter purges") }
+
+// shown returns the values of a page by name and queue, after Prometheus' own parser has read it.
+func shown(t *testing.T, page []byte) map[string]float64 {
+	t.Helper()
+	parser := expfmt.NewTextParser(model.LegacyValidation)
+	families, err := parser.TextToMetricFamilies(bytes.NewReader(page))
+	if err != nil {
+		t.Fatalf("%v\n%s", err, page)
+	}
+	all := map[string]float64{}
+	for name, f := range families {
+		for _, m := range f.GetMetric() {
+			key := name
+			for _, l := range m.GetLabel() {
+				key += " " + l.GetValue()
+			}
+			all[key] = m.GetGauge().GetValue() + m.GetCounter().GetValue()
+		}
+	}
+	return all
+}
+
+func TestQueueWatch(t *testing.T) {
+	in := &fixedStats{stats: map[string]broker.Stats{
+		"mail":   {Ready: 3, Held: 2, Delayed: 1, Dead: 4, DeadDropped: 5, Oldest: time.Now().Add(-time.Hour)},
+		"rabbit": {Ready: 3, Held: -1, Delayed: -1, Dead: 0, DeadDropped: -1},
+		"empty":  {},
+	}}
+	w := &queueWatch{inspector: in, names: []string{"rabbit", "mail", "mail", "empty", "nobody"}, timeout: patience, logger: slog.New(slog.DiscardHandler)}
+	got := shown(t, w.page(t.Context()))
+	for name, want := range map[string]float64{
+		"swarmiji_queue_ready_tasks mail": 3, "swarmiji_queue_held_tasks mail": 2, "swarmiji_queue_delayed_tasks mail": 1,
+		"swarmiji_queue_dead_tasks mail": 4, "swarmiji_queue_dead_dropped_tasks_total mail": 5, "swarmiji_queue_ready_tasks rabbit": 3,
+		"swarmiji_queue_oldest_seconds empty": 0, "swarmiji_exporter_up": 1, "swarmiji_exporter_failures_total": 0, "swarmiji_exporter_queues_left_out": 0,
+	} {
+		if v, ok := got[name]; !ok || v != want {
+			t.Errorf("%s is %g, %t; want %g", name, v, ok, want)
+		}
+	}
+	if age := got["swarmiji_queue_oldest_seconds mail"]; age < 3600 || age > 7200 {
+		t.Errorf("the oldest task has waited for %g s, want about 3600", age)
+	}
+	for name := range got {
+		if strings.HasSuffix(name, "nobody") || strings.HasSuffix(name, " rabbit") && name != "swarmiji_queue_ready_tasks rabbit" && name != "swarmiji_queue_dead_tasks rabbit" {
+			t.Errorf("%s is shown and not known", name)
+		}
+	}
+
+	in.err = errors.New("no answer")
+	got = shown(t, w.page(t.Context()))
+	if got["swarmiji_exporter_up"] != 0 || got["swarmiji_exporter_failures_total"] != 1 {
+		t.Errorf("without an answer: %v", got)
+	}
+	for name := range got {
+		if strings.HasPrefix(name, "swarmiji_queue") {
+			t.Errorf("without an answer %s is shown", name)
+		}
+	}
+	in.err = nil
+	if got = shown(t, w.page(t.Context())); got["swarmiji_exporter_up"] != 1 || got["swarmiji_queue_ready_tasks mail"] != 3 {
+		t.Errorf("after a failure: %v", got)
+	}
+}
+
+// TestQueueWatchIsFrugal shows that a look is used for further requests, that the names are read
+// rarely, and that at most maxExported queues are shown.
+func TestQueueWatchIsFrugal(t *testing.T) {
+	in := &fixedStats{stats: map[string]broker.Stats{}}
+	var names []string
+	for i := range maxExported + 7 {
+		names = append(names, fmt.Sprintf("q-%04d", i))
+		in.stats[names[i]] = broker.Stats{Ready: i}
+	}
+	listed := 0
+	w := &queueWatch{inspector: in, refresh: time.Hour, timeout: patience, logger: slog.New(slog.DiscardHandler), list: func(context.Context) ([]string, error) {
+		listed++
+		return names, nil
+	}}
+	for range 3 {
+		got := shown(t, w.page(t.Context()))
+		if got["swarmiji_exporter_queues_left_out"] != 7 || got["swarmiji_queue_ready_tasks q-0999"] != 999 {
+			t.Fatalf("%d values, %g queues left out", len(got), got["swarmiji_exporter_queues_left_out"])
+		}
+	}
+	if in.asked != maxExported || listed != 1 {
+		t.Errorf("%d questions for lengths and %d for names, want %d and 1", in.asked, listed, maxExported)
+	}
+	w.refresh = 0
+	w.page(t.Context())
+	if in.asked != 2*maxExported || listed != 1 {
+		t.Errorf("%d questions for lengths and %d for names, want %d and 1", in.asked, listed, 2*maxExported)
+	}
+}
