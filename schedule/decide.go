@@ -86,7 +86,7 @@ func (r *runner) claimDue(ctx context.Context, b *Batch, asked time.Time, free i
 			continue
 		}
 		b.expect(v.next)
-		c := Claim{Tick: *k, Next: v.next, Remember: v.action == runTick && v.hold.content.Overlap == OverlapSkip}
+		c := Claim{Tick: *k, Next: v.next, Remember: v.action == runTick && v.hold.content.remembered()}
 		if v.action != postponeTick {
 			taken.add(c, v)
 			continue

@@ -1,6 +1,7 @@
 package natsschedule
 
 import (
+	"bytes"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
@@ -31,6 +32,8 @@ type record struct {
 	Timed  bool    `json:"timed,omitempty"`
 	Paused bool    `json:"paused,omitempty"`
 	Last   *int64  `json:"last,omitempty"`
+	Runs   []int64 `json:"runs,omitempty"`  // instants of the last runs, the newest first
+	Group  string  `json:"group,omitempty"` // see group
 	Claims []claim `json:"claims,omitempty"`
 	Gone   bool    `json:"gone,omitempty"`
 
@@ -103,7 +106,10 @@ func (r *record) clone() *record {
 
 // entry returns the record as an entry of the port. It shares no memory with the record.
 func (r *record) entry() schedule.Entry {
-	e := schedule.Entry{ID: r.ID, Payload: slices.Clone(r.payload), Paused: r.Paused}
+	e := schedule.Entry{ID: r.ID, Payload: slices.Clone(r.payload), Paused: r.Paused, Group: r.Group}
+	for _, ms := range r.Runs {
+		e.Runs = append(e.Runs, moment(ms))
+	}
 	if len(r.state) > 0 {
 		e.State = slices.Clone(r.state)
 	}
@@ -162,7 +168,8 @@ func (r *record) repair(next time.Time) bool {
 //   - An expired claim of c.Owner is taken over. The entry gets c.Next only if it has no due time.
 //   - A tick without a claim must be the entry's due time, and c.Owner must be "".
 //
-// In all other cases it returns false and changes nothing.
+// In all other cases, also if the entry has another payload than c, it returns false and changes
+// nothing.
 func (r *record) claim(now int64, owner string, lease time.Duration, c *schedule.Claim) bool {
 	until := now + lease.Milliseconds()
 	if i := r.claimed(c.Due); i >= 0 {
@@ -171,7 +178,7 @@ func (r *record) claim(now int64, owner string, lease time.Duration, c *schedule
 			held.Until = until
 			return true
 		}
-		if held.Owner != c.Owner || held.Until > now {
+		if held.Owner != c.Owner || held.Until > now || !bytes.Equal(r.payload, c.Payload) {
 			return false
 		}
 		held.Owner, held.Until = owner, until
@@ -179,7 +186,7 @@ func (r *record) claim(now int64, owner string, lease time.Duration, c *schedule
 			r.schedule(c.Next)
 		}
 	} else {
-		if c.Owner != "" || !r.Timed || r.Next != c.Due.UnixMilli() {
+		if c.Owner != "" || !r.Timed || r.Next != c.Due.UnixMilli() || !bytes.Equal(r.payload, c.Payload) {
 			return false
 		}
 		r.schedule(c.Next)
@@ -187,7 +194,11 @@ func (r *record) claim(now int64, owner string, lease time.Duration, c *schedule
 	}
 	if c.Remember {
 		last := c.Due.UnixMilli()
-		r.Last = &last
+		runs := schedule.AddRun(r.entry().Runs, c.Due)
+		r.Last, r.Runs = &last, make([]int64, len(runs))
+		for i, t := range runs {
+			r.Runs[i] = t.UnixMilli()
+		}
 	}
 	return true
 }

@@ -113,10 +113,12 @@ type work struct {
 
 // entry is an entry as load read it, with its pending changes; gone marks a deleted one.
 type entry struct {
-	id     string
-	next   *int64
-	paused bool
-	claims []*claim
+	id      string
+	next    *int64
+	paused  bool
+	version int64
+	runs    string
+	claims  []*claim
 
 	last    *int64 // the new value; nil: unchanged
 	state   []byte // the new value, if stated
@@ -146,7 +148,7 @@ func (w *work) load(ctx context.Context, tx *sqlconn.Tx, ids string) error {
 	for rows.Next() {
 		e := &entry{}
 		var paused int64
-		if err := rows.Scan(&e.id, &e.next, &paused); err != nil {
+		if err := rows.Scan(&e.id, &e.next, &paused, &e.version, &e.runs); err != nil {
 			return err
 		}
 		e.paused = paused != 0
@@ -205,7 +207,8 @@ func (w *work) held(owner string, k *schedule.Tick) *claim {
 //   - An expired claim of c.Owner is taken over. The entry gets c.Next only if it has no due time.
 //   - A tick without a claim must be the entry's due time, and c.Owner must be "".
 //
-// In all other cases, also if the entry does not exist, it returns false and changes nothing.
+// In all other cases, also if the entry does not exist or was changed since Due returned the tick,
+// it returns false and changes nothing.
 func (w *work) claim(owner string, lease time.Duration, c *schedule.Claim) bool {
 	e, held := w.claimed(&c.Tick)
 	if e == nil {
@@ -216,6 +219,8 @@ func (w *work) claim(owner string, lease time.Duration, c *schedule.Claim) bool 
 	case held != nil && held.owner == owner: // a repeated call
 		held.until, held.changed = until, true
 		return true
+	case refOf(e.version) != c.Ref:
+		return false
 	case held != nil:
 		if held.owner != c.Owner || held.until > w.now {
 			return false
@@ -232,7 +237,7 @@ func (w *work) claim(owner string, lease time.Duration, c *schedule.Claim) bool 
 		e.claims = append(e.claims, &claim{due: c.Due.UnixMilli(), owner: owner, until: until, changed: true})
 	}
 	if c.Remember {
-		e.last, e.changed = millis(c.Due), true
+		e.last, e.runs, e.changed = millis(c.Due), writeRuns(schedule.AddRun(readRuns(e.runs), c.Due)), true
 	}
 	return true
 }
@@ -248,8 +253,9 @@ func (e *entry) schedule(next time.Time) {
 
 // done ends the owner's claim on a tick. It sets f.State in the entry that f.StateOf names (else in
 // the tick's entry), if that exists; an empty State deletes the stored one. With f.Remove it
-// deletes the tick's entry unless that has a due time or another claim. It reports whether the
-// owner held the claim; otherwise it changes nothing. save writes the changes.
+// deletes the tick's entry unless that has a due time or another claim, or was changed since Due
+// returned the tick. It reports whether the owner held the claim; otherwise it changes nothing. save
+// writes the changes.
 func (w *work) done(owner string, f *schedule.Finish) bool {
 	held := w.held(owner, &f.Tick)
 	if held == nil {
@@ -260,7 +266,7 @@ func (w *work) done(owner string, f *schedule.Finish) bool {
 		of.state, of.stated = f.State, true
 	}
 	e := w.entries[f.ID]
-	if f.Remove && e.next == nil && !slices.ContainsFunc(e.claims, func(c *claim) bool { return !c.gone }) {
+	if f.Remove && refOf(e.version) == f.Ref && e.next == nil && !slices.ContainsFunc(e.claims, func(c *claim) bool { return !c.gone }) {
 		e.gone = true
 	}
 	return true
@@ -286,7 +292,7 @@ func (w *work) save(ctx context.Context, tx *sqlconn.Tx) error {
 			continue
 		}
 		if e.changed {
-			times = append(times, []any{e.id, e.next, e.last})
+			times = append(times, []any{e.id, e.next, e.last, e.runs})
 		}
 		if e.stated && len(e.state) > 0 {
 			states = append(states, []any{e.id, hex.EncodeToString(e.state)})
