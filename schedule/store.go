@@ -156,9 +156,9 @@ type Store interface {
 	// Claim claims ticks returned by Due for an owner, each with a lease. It returns one result for
 	// each claim: true if the owner holds the tick now. Only one owner can claim a tick.
 	//
-	// Claim is a compare-and-set. If the tick, or the payload of its entry, changed since Due returned
-	// it, the result is false and nothing changes. If this owner already holds the tick, the result is
-	// true and the lease is renewed.
+	// Claim is a compare-and-set. If the tick changed since Due returned it, the result is false and
+	// nothing changes. If this owner already holds the tick, the result is true and the lease is
+	// renewed.
 	//
 	// The same step gives the entry its next due time. If an expired claim is taken over, it does so
 	// only for an entry without a due time.

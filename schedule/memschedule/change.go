@@ -24,7 +24,8 @@ func (s *Store) Change(ctx context.Context, c schedule.Change) (schedule.Changed
 // wakes the watchers.
 func (t *table) change(c *schedule.Change) schedule.Changed {
 	t.mu.Lock()
-	changed := t.plan(c)
+	now := t.clock()
+	changed := t.plan(c, now)
 	if c.DryRun || !changed.Applied(c) {
 		t.mu.Unlock()
 		return changed
@@ -40,6 +41,9 @@ func (t *table) change(c *schedule.Change) schedule.Changed {
 			t.entries[e.ID], t.ids = e, nil
 			t.set(e, c.Entries[i].Payload, changed.Next[i])
 		case schedule.EntryChanged:
+			if e.next != nil && !e.next.at.After(now) {
+				e.claims = append(e.claims, t.put(&dueItem{entry: e, at: e.next.at, due: e.next.at, owner: schedule.Nobody}))
+			}
 			t.set(e, c.Entries[i].Payload, changed.Next[i])
 		case schedule.EntryOver:
 			if e != nil {
@@ -63,8 +67,8 @@ func (t *table) set(e *entry, payload []byte, next time.Time) {
 	t.schedule(e, next)
 }
 
-// plan returns the answer of a change without executing it. Call it with t.mu held.
-func (t *table) plan(c *schedule.Change) schedule.Changed {
+// plan returns the answer of a change at the time now, without executing it. Call it with t.mu held.
+func (t *table) plan(c *schedule.Change, now time.Time) schedule.Changed {
 	changed := schedule.Changed{}
 	if c.Group != "" {
 		changed.Revision = c.Revision
@@ -72,7 +76,7 @@ func (t *table) plan(c *schedule.Change) schedule.Changed {
 			return schedule.Changed{Revision: stored}
 		}
 	}
-	now, wanted := t.clock(), make(map[string]bool, len(c.Entries))
+	wanted := make(map[string]bool, len(c.Entries))
 	for i := range c.Entries {
 		var old *schedule.Entry
 		claimed := false

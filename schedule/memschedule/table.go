@@ -23,7 +23,7 @@ type table struct {
 	mu       sync.Mutex
 	entries  map[string]*entry
 	groups   map[string]int64 // their revisions
-	ids      []string // sorted, for list; nil: not yet made
+	ids      []string         // sorted, for list; nil: not yet made
 	dues     dueHeap
 	added    uint64
 	watchers map[int]func()
@@ -205,8 +205,7 @@ func (e *entry) claimed(due time.Time) *dueItem {
 //   - An expired claim of c.Owner is taken over. The entry gets c.Next only if it has no due time.
 //   - A tick without a claim must be the entry's due time, and c.Owner must be "".
 //
-// In all other cases, also if the entry does not exist or has another payload than c, it returns
-// false and changes nothing.
+// In all other cases, also if the entry does not exist, it returns false and changes nothing.
 func (t *table) claim(owner string, lease time.Duration, c *schedule.Claim) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -221,7 +220,7 @@ func (t *table) claim(owner string, lease time.Duration, c *schedule.Claim) bool
 			heap.Fix(&t.dues, held.index)
 			return true
 		}
-		if held.owner != c.Owner || held.at.After(now) || !bytes.Equal(e.Payload, c.Payload) {
+		if held.owner != c.Owner || held.at.After(now) {
 			return false
 		}
 		t.unclaim(held)
@@ -229,7 +228,7 @@ func (t *table) claim(owner string, lease time.Duration, c *schedule.Claim) bool
 			t.schedule(e, c.Next)
 		}
 	} else {
-		if c.Owner != "" || e.next == nil || !e.next.at.Equal(c.Due) || !bytes.Equal(e.Payload, c.Payload) {
+		if c.Owner != "" || e.next == nil || !e.next.at.Equal(c.Due) {
 			return false
 		}
 		t.schedule(e, c.Next)

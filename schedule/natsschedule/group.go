@@ -10,6 +10,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/nats-io/nats.go"
 
@@ -128,7 +129,8 @@ type changing struct {
 	s *Store
 	c *schedule.Change
 
-	group   *group   // as it was read
+	group   *group   // as it is stored
+	before  []string // the ids that the group had at first
 	all     []string // ids of the change's entries, then those of the group's other entries
 	changed schedule.Changed
 	removed map[string]schedule.Entry
@@ -151,11 +153,12 @@ func (p *changing) plan(ctx context.Context) error {
 	}
 	defer p.s.mu.Unlock()
 	n := len(p.c.Entries)
-	p.changed.Outcomes, p.changed.Next = make([]schedule.Outcome, n), slices.Grow(p.changed.Next, n)[:n]
+	p.changed.Outcomes, p.changed.Next = make([]schedule.Outcome, n), make([]time.Time, n)
 	p.group = &group{}
 	if p.c.Group != "" {
 		p.group, p.changed.Revision = p.s.cache.group(p.c.Group), p.c.Revision
 	}
+	p.before = p.group.IDs
 	for i := range p.c.Entries {
 		p.all = append(p.all, p.c.Entries[i].ID)
 	}
@@ -219,6 +222,7 @@ func (p *changing) store(ctx context.Context, ids []string) (bool, error) {
 // execute changes the entries, each in one step, and then stores the group with the ids that it has.
 // Its errors are wrapped by wrap.
 func (p *changing) execute(ctx context.Context) error {
+	clear(p.removed)
 	if _, err := p.s.change(ctx, "change", len(p.all), func(i int) string { return p.all[i] }, p.decide); err != nil {
 		return err
 	}
@@ -242,8 +246,10 @@ func (p *changing) decide(now int64, r *record, i int) (*record, outcome) {
 		p.changed.Revision = higher
 		return r, outcome{}
 	}
-	if r != nil && r.Group == "" && slices.Contains(p.group.IDs, r.ID) {
-		r.Group = p.c.Group // a process of an older version has lost it
+	if r != nil && r.Group == "" {
+		if _, is := slices.BinarySearch(p.before, r.ID); is {
+			r.Group = p.c.Group // a process of an older version has lost it
+		}
 	}
 	if i >= len(p.c.Entries) {
 		return p.remove(r, p.all[i])
@@ -260,6 +266,9 @@ func (p *changing) decide(now int64, r *record, i int) (*record, outcome) {
 	case schedule.EntryAdded:
 		return &record{ID: e.ID, payload: e.Payload, Next: next.UnixMilli(), Timed: true, Group: p.c.Group}, outcome{true, true}
 	case schedule.EntryChanged:
+		if r.Timed && r.Next <= now {
+			r.Claims = append(r.Claims, claim{Due: r.Next, Owner: schedule.Nobody, Until: r.Next})
+		}
 		r.payload = e.Payload
 		r.schedule(next)
 		return r, outcome{true, true}
@@ -269,7 +278,7 @@ func (p *changing) decide(now int64, r *record, i int) (*record, outcome) {
 		}
 		return r, outcome{true, r != nil}
 	case schedule.EntryUnchanged:
-		return r, outcome{true, r.repair(next)}
+		return r, outcome{true, !next.IsZero() && r.repair(next)}
 	default:
 		return r, outcome{}
 	}

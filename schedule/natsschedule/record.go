@@ -1,7 +1,6 @@
 package natsschedule
 
 import (
-	"bytes"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
@@ -168,8 +167,7 @@ func (r *record) repair(next time.Time) bool {
 //   - An expired claim of c.Owner is taken over. The entry gets c.Next only if it has no due time.
 //   - A tick without a claim must be the entry's due time, and c.Owner must be "".
 //
-// In all other cases, also if the entry has another payload than c, it returns false and changes
-// nothing.
+// In all other cases it returns false and changes nothing.
 func (r *record) claim(now int64, owner string, lease time.Duration, c *schedule.Claim) bool {
 	until := now + lease.Milliseconds()
 	if i := r.claimed(c.Due); i >= 0 {
@@ -178,7 +176,7 @@ func (r *record) claim(now int64, owner string, lease time.Duration, c *schedule
 			held.Until = until
 			return true
 		}
-		if held.Owner != c.Owner || held.Until > now || !bytes.Equal(r.payload, c.Payload) {
+		if held.Owner != c.Owner || held.Until > now {
 			return false
 		}
 		held.Owner, held.Until = owner, until
@@ -186,7 +184,7 @@ func (r *record) claim(now int64, owner string, lease time.Duration, c *schedule
 			r.schedule(c.Next)
 		}
 	} else {
-		if c.Owner != "" || !r.Timed || r.Next != c.Due.UnixMilli() || !bytes.Equal(r.payload, c.Payload) {
+		if c.Owner != "" || !r.Timed || r.Next != c.Due.UnixMilli() {
 			return false
 		}
 		r.schedule(c.Next)

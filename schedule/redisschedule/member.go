@@ -98,11 +98,11 @@ func instant(score string) (time.Time, error) {
 // Number of values before the first tick in the answer of due.lua, and of values for each tick.
 const (
 	dueHead  = 3
-	dueWidth = 9
+	dueWidth = 10
 )
 
 // readDue decodes the answer of due.lua: the Batch, and the members that name no entry. The answer
-// holds the time, the next time ("": none) and 1 if there is more. Then it has nine values for each
+// holds the time, the next time ("": none) and 1 if there is more. Then it has ten values for each
 // member, see readTick; a nil payload means that the member names no entry. Returns
 // [schedule.ErrUnavailable] if the answer has another form.
 func readDue(v any) (schedule.Batch, []deadMember, error) {
@@ -137,8 +137,9 @@ func readDue(v any) (schedule.Batch, []deadMember, error) {
 }
 
 // readTick decodes one tick of the answer of due.lua: row holds its member, score, id, payload,
-// state, last instant, last runs, group and version. Due of a claimed tick comes from the member, of others from the score.
-// Returns an error if the score or a claim's instant is not a number.
+// state, last instant, last runs, group, version and the score of the entry. Due of a claimed tick
+// comes from the member, of others from the score. Returns an error if the score or a claim's
+// instant is not a number.
 func readTick(row []any) (schedule.Tick, error) {
 	m, score := text(row[0]), text(row[1])
 	at, err := instant(score)
@@ -149,8 +150,9 @@ func readTick(row []any) (schedule.Tick, error) {
 			return k, err
 		}
 		k.Owner, k.Due = *c.By, time.UnixMilli(ms).UTC()
-	} else {
-		k.Next = at
+	}
+	if next, err := instant(text(row[9])); err == nil {
+		k.Next = next
 	}
 	setOwn(&k.Entry, row[4:8])
 	return k, err

@@ -255,21 +255,21 @@ func (s *Store) drop(ctx context.Context, list []deadMember) error {
 // error some may be claimed.
 func (s *Store) Claim(ctx context.Context, owner string, lease time.Duration, claims []schedule.Claim) ([]bool, error) {
 	errs := []error{schedule.CheckLease(owner, lease)}
-	args := make([]any, 0, 10*len(claims))
+	args := make([]any, 0, 9*len(claims))
 	for i := range claims {
 		c := &claims[i]
 		errs = append(errs, c.Check())
-		found, score, version := found(&c.Tick)
+		found, score, _ := found(&c.Tick)
 		next := ""
 		if !c.Next.IsZero() {
 			next = strconv.FormatInt(c.Next.UnixMilli(), 10)
 		}
-		args = append(args, c.ID, found, score, member(c.ID), claimMember(&c.Tick, owner), c.Due.UnixMilli(), next, flag(c.Owner != ""), flag(c.Remember), version)
+		args = append(args, c.ID, found, score, member(c.ID), claimMember(&c.Tick, owner), c.Due.UnixMilli(), next, flag(c.Owner != ""), flag(c.Remember))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
-	return s.eachBool(ctx, "claim", s.scripts.claim, s.all(), []any{lease.Milliseconds(), s.now()}, args, 10)
+	return s.eachBool(ctx, "claim", s.scripts.claim, s.all(), []any{lease.Milliseconds(), s.now()}, args, 9)
 }
 
 // Renew implements [schedule.Store]: the owner's claims on ticks end after lease from now, even if
@@ -297,10 +297,11 @@ func (s *Store) Done(ctx context.Context, owner string, done []schedule.Finish) 
 	for i := range done {
 		f := &done[i]
 		errs = append(errs, f.Check())
+		_, _, version := found(&f.Tick)
 		remove := ""
 		if f.Remove {
 			remove = "s"
-			if fixed(f.Payload) {
+			if version == "" && fixed(f.Payload) { // it was never changed, so it has only this tick
 				remove = "x"
 			}
 		}
@@ -315,7 +316,6 @@ func (s *Store) Done(ctx context.Context, owner string, done []schedule.Finish) 
 		if of == "" {
 			of = f.ID
 		}
-		_, _, version := found(&f.Tick)
 		args = append(args, f.ID, claimMember(&f.Tick, owner), member(f.ID), remove, left, f.State, of, version)
 	}
 	if err := errors.Join(errs...); err != nil {

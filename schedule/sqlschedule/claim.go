@@ -207,8 +207,7 @@ func (w *work) held(owner string, k *schedule.Tick) *claim {
 //   - An expired claim of c.Owner is taken over. The entry gets c.Next only if it has no due time.
 //   - A tick without a claim must be the entry's due time, and c.Owner must be "".
 //
-// In all other cases, also if the entry does not exist or was changed since Due returned the tick,
-// it returns false and changes nothing.
+// In all other cases, also if the entry does not exist, it returns false and changes nothing.
 func (w *work) claim(owner string, lease time.Duration, c *schedule.Claim) bool {
 	e, held := w.claimed(&c.Tick)
 	if e == nil {
@@ -219,8 +218,6 @@ func (w *work) claim(owner string, lease time.Duration, c *schedule.Claim) bool 
 	case held != nil && held.owner == owner: // a repeated call
 		held.until, held.changed = until, true
 		return true
-	case refOf(e.version) != c.Ref:
-		return false
 	case held != nil:
 		if held.owner != c.Owner || held.until > w.now {
 			return false

@@ -40,7 +40,6 @@ local function decide(id, payload, member, time)
   end
   if old and time == '' then return 'o', '' end
   if paused then return 'c', '' end
-  if score ~= '' and tonumber(score) <= now then return 'c', score end
   if tonumber(time) <= now then return 'l', '' end
   return old and 'c' or 'a', time
 end
@@ -79,6 +78,11 @@ for i = 6, #ARGV, 4 do
     if group ~= '' then redis.call('HSET', own_hash, 'group:' .. id, group) else redis.call('HDEL', own_hash, 'group:' .. id) end
   elseif outcome == 'c' then
     redis.call('HINCRBY', own_hash, 'version:' .. id, 1)
+    local score = redis.call('ZSCORE', next, member)
+    if score and tonumber(score) <= now then -- a claim of nobody, as claimMember writes it
+      local due = string.format('%.0f', math.floor(tonumber(score)))
+      redis.call('ZADD', next, due, string.sub(member, 1, -2) .. ',"due":' .. due .. ',"by":"-"}')
+    end
   end
   if outcome == 'a' or outcome == 'c' then
     redis.call('HSET', jobs, id, ARGV[i + 1])

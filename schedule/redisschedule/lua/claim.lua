@@ -2,7 +2,7 @@
 -- KEYS: jobs, next, swarmiji, and jobs and next of the own layout
 -- ARGV: the lease in milliseconds; the time in milliseconds, or '' for the server's; then for each tick: the id, the member that was
 -- found, its score, the member of the entry itself, the member of the claim, the tick's instant, the entry's next time or '', 1 if
--- the member that was found is a claim, 1 if the instant is to be remembered, the version of the entry or ''
+-- the member that was found is a claim, 1 if the instant is to be remembered
 -- Returns a string with one character for each tick: 1 claimed, perhaps by an earlier call, 0 not.
 local now = tonumber(ARGV[2])
 if not now then
@@ -23,9 +23,9 @@ end
 
 local till = string.format('%.0f', now + tonumber(ARGV[1]))
 local answer = {}
-for i = 3, #ARGV, 10 do
+for i = 3, #ARGV, 9 do
   local id, member, score, entry, claim = ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3], ARGV[i + 4]
-  local due, next_, again, remember, version = ARGV[i + 5], ARGV[i + 6], ARGV[i + 7], ARGV[i + 8], ARGV[i + 9]
+  local due, next_, again, remember = ARGV[i + 5], ARGV[i + 6], ARGV[i + 7], ARGV[i + 8]
   local jobs, next = layout_of(id)
   local won = '0'
   if redis.call('HEXISTS', jobs, id) == 0 then
@@ -33,7 +33,7 @@ for i = 3, #ARGV, 10 do
   elseif redis.call('ZSCORE', next, claim) then
     redis.call('ZADD', next, till, claim)
     won = '1'
-  elseif redis.call('ZSCORE', next, member) == score and (redis.call('HGET', KEYS[3], 'version:' .. id) or '') == version then
+  elseif redis.call('ZSCORE', next, member) == score then
     redis.call('ZREM', next, member)
     if next_ ~= '' and redis.call('HEXISTS', KEYS[3], 'paused:' .. id) == 0 then
       if again == '1' then
