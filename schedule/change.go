@@ -13,8 +13,8 @@ import (
 // added by its name alone belongs to no group.
 var ErrTaken = errors.New("schedule: the entry belongs to another group")
 
-// Nobody is the owner of claims that no listener holds: on a postponed tick until its lease ends, and
-// on a tick that was due when its entry was changed.
+// Nobody is the owner of claims that no listener holds: on a postponed tick until its lease ends,
+// and on a tick that was due when its entry was changed.
 const Nobody = "-"
 
 // Limits of one [Change].
@@ -33,8 +33,9 @@ type Changer interface {
 	//   - An entry that does not exist is added to the group.
 	//   - An entry with another payload gets the new payload and due time. Its State, Last, Runs and
 	//     pause stay. Claims on its ticks stay, and end as usual.
-	//   - If such an entry is overdue, its tick becomes a claim of [Nobody] whose lease has ended at the
-	//     tick's instant. So the tick runs, with the new payload, and the entry has its new due time.
+	//   - If such an entry is overdue, its tick becomes a claim of [Nobody] whose lease has ended at
+	//     the tick's instant. So the tick runs, with the new payload, and the entry has its new due
+	//     time.
 	//   - An entry of the group that c does not have is removed, as Remove does.
 	//   - Entries of other groups, and entries without a group, do not change.
 	//
@@ -65,8 +66,8 @@ type Change struct {
 
 // Changed is the answer of [Changer.Change].
 type Changed struct {
-	// Outcomes has the outcome of each entry of the Change, and Next has its due time after the change.
-	// Both are nil if Revision is higher than that of the Change.
+	// Outcomes has the outcome of each entry of the Change, and Next has its due time after the
+	// change. Both are nil if Revision is higher than that of the Change.
 	Outcomes []Outcome
 	Next     []time.Time
 	// Removed are the entries of the group that were removed, in the order of their ids. With the
@@ -120,8 +121,8 @@ func (c *Change) Check() error {
 // zero: none. It is for authors of stores. old is the entry in the store, or nil. claimed reports
 // that a tick of the entry has a claim, valid or expired. now is the time of the store's clock.
 //
-//   - With EntryChanged, if old.Next is set and not after now, the store keeps that tick as a claim of
-//     [Nobody].
+//   - With EntryChanged, if old.Next is set and not after now, the store keeps that tick as a claim
+//     of [Nobody].
 //   - With EntryUnchanged the due time differs from old.Next only if the entry had lost it.
 //   - With EntryOver the store removes old, if it is not nil.
 func (c *Change) Decide(i int, old *Entry, claimed bool, now time.Time) (Outcome, time.Time) {

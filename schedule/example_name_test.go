@@ -37,7 +37,8 @@ func ExampleWithName() {
 	// false true Mon, 23 Nov 2026 10:00:00 UTC
 }
 
-// Each process of a program calls Sync when it starts. Processes of an older version change nothing.
+// Each process of a program calls Sync when it starts. Processes of an older version change
+// nothing.
 func ExampleSchedule_Sync() {
 	ctx := context.Background()
 	store, err := memschedule.New(memschedule.Config{Now: func() time.Time { return friday }})

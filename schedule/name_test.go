@@ -162,7 +162,7 @@ func TestSync(t *testing.T) {
 		want(sync("h", 9, false, at("c", 5, "x")), "9 false", "c added 05:00")
 		want(sync("g", 1, false, at("a", 5, "x"), at("b", 6, "x"), once), "1 false", "a unchanged 05:00", "b unchanged 06:00", "once unchanged 00:01")
 		want(sync("g", 3, false, at("a", 7, "x"), at("d", 8, "x")), "3 false", "a changed 07:00", "d added 08:00",
-			"once removed 00:00", "b removed 00:00")
+			"b removed 00:00", "once removed 00:00")
 		want(sync("g", 2, false, at("a", 5, "x"), at("b", 6, "x")), "3 true")
 		if err := s.Pause(t.Context(), schedule.NameID("a")); err != nil {
 			t.Fatal(err)
@@ -186,13 +186,10 @@ func TestSync(t *testing.T) {
 // TestRuns shows that the last runs of an entry have their results, and that a change keeps them.
 func TestRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		results, err := memresults.New(memresults.Config{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		results := memresults.New(memresults.Config{})
 		defer func() { _ = results.Close(context.Background()) }()
 		store, s := names(t, schedule.Config{Results: results})
-		add(t, s, schedule.ByCron("* * * * * 0/10 0"), tell.Call("x"), schedule.WithName("a"))
+		add(t, s, schedule.ByCron("* * * * * */10 0"), tell.Call("x"), schedule.WithName("a"))
 		l := listener(t, schedule.ListenerConfig{Store: store.View(), Results: results})
 		if err := tell.Handle(l, func(_ context.Context, text string) (string, error) {
 			if text == "fails" {

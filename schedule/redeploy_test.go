@@ -35,7 +35,7 @@ func deploy(t *testing.T, r *rand.Rand) {
 		n    int
 	}
 	var mu sync.Mutex
-	runs := map[time.Time]*run{}
+	runs := map[int64]*run{} // by the second
 	var first time.Time // when the first new program had started
 	start := func(revision int64, cron, text string) (stop func()) {
 		t.Helper()
@@ -51,10 +51,11 @@ func deploy(t *testing.T, r *rand.Rand) {
 			mu.Lock()
 			defer mu.Unlock()
 			q, _ := task.FromContext(c)
-			if runs[q.SentAt] == nil {
-				runs[q.SentAt] = &run{text: text}
+			at := q.SentAt.Unix()
+			if runs[at] == nil {
+				runs[at] = &run{text: text}
 			}
-			runs[q.SentAt].n++
+			runs[at].n++
 			if want := schedule.TickID("app", schedule.NameID("tell"), q.SentAt); q.ID != want {
 				t.Errorf("the tick at %v has the id %s, want %s", q.SentAt, q.ID, want)
 			}
@@ -64,8 +65,8 @@ func deploy(t *testing.T, r *rand.Rand) {
 		}
 		return running(t, l)
 	}
-	before := func() func() { return start(1, "* * * * * 0/2 0", "old") }
-	after := func() func() { return start(2, "* * * * * 1/3 0", "new") }
+	before := func() func() { return start(1, "* * * * * */2 0", "old") }
+	after := func() func() { return start(2, "* * * * * 1-59/3 0", "new") }
 	begin := time.Now()
 	stops := make([]func(), 10)
 	for i := range stops {
@@ -100,8 +101,8 @@ func deploy(t *testing.T, r *rand.Rand) {
 		case at.After(first) && at.Minute()%3 == 1:
 			want = "new"
 		}
-		got := runs[at]
-		delete(runs, at)
+		got := runs[at.Unix()]
+		delete(runs, at.Unix())
 		switch {
 		case want == "" && got != nil:
 			t.Errorf("the tick at %v ran with %q; the first new program started at %v", at, got.text, first)

@@ -110,8 +110,8 @@ type Added struct {
 	New bool
 	// Changed reports whether an existing entry was changed, which only [WithName] does.
 	Changed bool
-	// Next is the first due time of the entry. It is set even if New is false. For an entry with a name
-	// it is the due time after the call; zero: the entry is paused or its last run has not ended.
+	// Next is the first due time of the entry. It is set even if New is false. For an entry with a
+	// name it is the due time after the call; zero: the entry is paused or its last run has not ended.
 	Next time.Time
 	// Spec is the parsed form of the When.
 	Spec when.Spec
@@ -141,8 +141,8 @@ type Added struct {
 // definition.
 //
 // Add stores nothing if it returns [when.ErrBadSpec], [task.ErrBadArgs], task.ErrBadMetadata,
-// [ErrBadEntry], [ErrTaken] or [ErrUnsupported]. After [ErrUnavailable] the entry may have been stored; call
-// Add again. With an error, Added is empty.
+// [ErrBadEntry], [ErrTaken] or [ErrUnsupported]. After [ErrUnavailable] the entry may have been
+// stored; call Add again. With an error, Added is empty.
 func (s *Schedule) Add(ctx context.Context, at When, call task.Call, opts ...Option) (Added, error) {
 	added, err := s.AddAll(ctx, at, []task.Call{call}, opts...)
 	if err != nil {

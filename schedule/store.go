@@ -112,8 +112,8 @@ type Claim struct {
 // Finish ends the claim on a tick.
 type Finish struct {
 	Tick
-	// Remove also deletes the entry, but only if it has no due time and no other claim, and its payload
-	// is still that of the Tick.
+	// Remove also deletes the entry, but only if it has no due time and no other claim, and its
+	// payload is still that of the Tick.
 	Remove bool
 	// State is the state for the next run. nil: the stored state stays. Empty, not nil: it is deleted.
 	State []byte

@@ -11,8 +11,8 @@ import (
 	"github.com/swarmiji/swarmiji/when"
 )
 
-// WithName names an entry. The name is then its identity: an entry with another time, task, argument
-// or policy under the same name is the same entry, changed in one step of the store.
+// WithName names an entry. The name is then its identity: an entry with another time, task,
+// argument or policy under the same name is the same entry, changed in one step of the store.
 //
 //   - Its carried state ([SetState]), its last runs and its pause stay.
 //   - A tick that is already claimed ends as it was claimed. A tick that is due but not yet claimed
@@ -69,8 +69,8 @@ type SyncedEntry struct {
 	ID, Name string
 	// Outcome is EntryAdded, EntryChanged, EntryUnchanged, EntryRemoved or EntryOver.
 	Outcome Outcome
-	// Next is the due time of the entry after the call. Zero: it is paused, removed or over, or its last
-	// run has not ended.
+	// Next is the due time of the entry after the call. Zero: it is paused, removed or over, or its
+	// last run has not ended.
 	Next time.Time
 	// Spec holds the times of the entry, and Echo describes them in English. Both are empty if the
 	// entry was removed.

@@ -67,7 +67,8 @@ func (t *table) set(e *entry, payload []byte, next time.Time) {
 	t.schedule(e, next)
 }
 
-// plan returns the answer of a change at the time now, without executing it. Call it with t.mu held.
+// plan returns the answer of a change at the time now, without executing it. Call it with t.mu
+// held.
 func (t *table) plan(c *schedule.Change, now time.Time) schedule.Changed {
 	changed := schedule.Changed{}
 	if c.Group != "" {

@@ -205,8 +205,8 @@ func (p *changing) reserve(ctx context.Context) (bool, error) {
 	return p.store(ctx, p.all)
 }
 
-// store stores the group with these ids, unless it is stored so already. It reports false if another
-// process has stored it since.
+// store stores the group with these ids, unless it is stored so already. It reports false if
+// another process has stored it since.
 func (p *changing) store(ctx context.Context, ids []string) (bool, error) {
 	g := &group{Name: p.c.Group, Revision: p.c.Revision, IDs: slices.Sorted(slices.Values(ids))}
 	if p.group.seq > 0 && p.group.Revision == g.Revision && slices.Equal(p.group.IDs, g.IDs) {
@@ -219,8 +219,8 @@ func (p *changing) store(ctx context.Context, ids []string) (bool, error) {
 	return ok, err
 }
 
-// execute changes the entries, each in one step, and then stores the group with the ids that it has.
-// Its errors are wrapped by wrap.
+// execute changes the entries, each in one step, and then stores the group with the ids that it
+// has. Its errors are wrapped by wrap.
 func (p *changing) execute(ctx context.Context) error {
 	clear(p.removed)
 	if _, err := p.s.change(ctx, "change", len(p.all), func(i int) string { return p.all[i] }, p.decide); err != nil {
@@ -285,8 +285,8 @@ func (p *changing) decide(now int64, r *record, i int) (*record, outcome) {
 }
 
 // remove removes an entry of the group that the change does not have. An entry that does not exist
-// may be added late by a process with a lower revision: its message, which marks it as removed, makes
-// that fail.
+// may be added late by a process with a lower revision: its message, which marks it as removed,
+// makes that fail.
 func (p *changing) remove(r *record, id string) (*record, outcome) {
 	switch {
 	case r == nil:

@@ -76,9 +76,9 @@ func (s *Store) List(ctx context.Context, cursor string, limit int) ([]schedule.
 }
 
 // show returns the entries with these ids, with one call to the server. The answer has seven values
-// for each id: payload, score, pause, state, last instant, last runs and group. Ids that do not exist are left out.
-// An entry whose due time cannot be read gets none. Returns errors of the server, and
-// [schedule.ErrUnavailable] for an answer of another form.
+// for each id: payload, score, pause, state, last instant, last runs and group. Ids that do not
+// exist are left out. An entry whose due time cannot be read gets none. Returns errors of the
+// server, and [schedule.ErrUnavailable] for an answer of another form.
 func (s *Store) show(ctx context.Context, ids []string) ([]schedule.Entry, error) {
 	args := make([]any, 0, 2*len(ids))
 	for _, id := range ids {

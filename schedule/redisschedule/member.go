@@ -158,8 +158,8 @@ func readTick(row []any) (schedule.Tick, error) {
 	return k, err
 }
 
-// setOwn sets State, Last, Runs and Group of an entry from the values of the hash S:swarmiji. nil or
-// unreadable values leave them unset.
+// setOwn sets State, Last, Runs and Group of an entry from the values of the hash S:swarmiji. nil
+// or unreadable values leave them unset.
 func setOwn(e *schedule.Entry, values []any) {
 	if s := text(values[0]); s != "" {
 		e.State = []byte(s)

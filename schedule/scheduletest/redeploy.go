@@ -87,12 +87,13 @@ func (w *world) start(p program, r *deployedRuns) (stop func()) {
 	}
 }
 
-// redeploy starts n old programs, replaces them in random order by new ones, while old ones restart,
-// and waits for ticks of the new spec. The old programs run at even seconds, the new at odd ones.
+// redeploy starts n old programs, replaces them in random order by new ones, while old ones
+// restart, and waits for ticks of the new spec. The old programs run at even seconds, the new at
+// odd ones.
 func (w *world) redeploy(n, ticks int) {
 	w.Helper()
-	before := program{1, "* * * * * * 0/2", "old"}
-	after := program{2, "* * * * * * 1/2", "new"}
+	before := program{1, "* * * * * * */2", "old"}
+	after := program{2, "* * * * * * 1-59/2", "new"}
 	r := &deployedRuns{runs: map[task.ID][]deployed{}}
 	s := w.Open()
 	stops := make([]func(), n)

@@ -23,8 +23,8 @@ var (
 
 // Change implements [schedule.Changer] in one transaction, which locks the group's row and then the
 // entries. It notifies the watchers if it changed anything. If c is invalid, it returns
-// [schedule.ErrBadEntry]. Errors are wrapped by wrap; after [schedule.ErrUnavailable] the change may
-// be committed.
+// [schedule.ErrBadEntry]. Errors are wrapped by wrap; after [schedule.ErrUnavailable] the change
+// may be committed.
 func (s *Store) Change(ctx context.Context, c schedule.Change) (schedule.Changed, error) {
 	if err := c.Check(); err != nil {
 		return schedule.Changed{}, err
@@ -102,7 +102,7 @@ func (s *Store) change(ctx context.Context, tx *sqlconn.Tx, c *schedule.Change) 
 // loadGroup locks the entries of c and of its group, and reads them and their claims into w. It
 // returns the entries by their ids.
 func (w *work) loadGroup(ctx context.Context, tx *sqlconn.Tx, c *schedule.Change) (map[string]*schedule.Entry, error) {
-	var ids [][]any
+	ids := [][]any{}
 	for i := range c.Entries {
 		ids = append(ids, []any{c.Entries[i].ID})
 	}

@@ -251,8 +251,8 @@ func (e *entry) schedule(next time.Time) {
 // done ends the owner's claim on a tick. It sets f.State in the entry that f.StateOf names (else in
 // the tick's entry), if that exists; an empty State deletes the stored one. With f.Remove it
 // deletes the tick's entry unless that has a due time or another claim, or was changed since Due
-// returned the tick. It reports whether the owner held the claim; otherwise it changes nothing. save
-// writes the changes.
+// returned the tick. It reports whether the owner held the claim; otherwise it changes nothing.
+// save writes the changes.
 func (w *work) done(owner string, f *schedule.Finish) bool {
 	held := w.held(owner, &f.Tick)
 	if held == nil {

@@ -25,11 +25,11 @@ type texts struct {
 	// times returns now, the first next and the first end of a lease after now, and whether a tick is
 	// due.
 	times string
-	// due: $2 is now, $3 the maximum. It returns entries with the tick's instant, its owner, the time at
-	// which it became due, and the version.
+	// due: $2 is now, $3 the maximum. It returns entries with the tick's instant, its owner, the time
+	// at which it became due, and the version.
 	due string
-	// lock: $2 is a list of (id). It returns id, next, paused, version and runs, and locks the rows for
-	// the transaction.
+	// lock: $2 is a list of (id). It returns id, next, paused, version and runs, and locks the rows
+	// for the transaction.
 	lock string
 	// claims: $2 is a list of (id). It returns now, id, due, owner and until. Without a claim it
 	// returns one row with now only.
