@@ -3,6 +3,7 @@ package inspect
 import (
 	"cmp"
 	"context"
+	"errors"
 	"slices"
 	"strconv"
 	"time"
@@ -55,13 +56,16 @@ func entries(ctx context.Context, s *schedule.Schedule) ([]schedule.Item, error)
 	return all, nil
 }
 
-// entry finds an entry by its id or the beginning of its id.
+// entry finds an entry by its id, its name or the beginning of its id.
 func (l *Local) entry(ctx context.Context, id string) (*schedule.Schedule, schedule.Item, error) {
 	s, err := l.theSchedule()
 	if err != nil {
 		return nil, schedule.Item{}, err
 	}
 	got, err := s.Get(ctx, id)
+	if errors.Is(err, schedule.ErrNotFound) {
+		got, err = s.Get(ctx, schedule.NameID(id))
+	}
 	if CodeOf(err) != CodeNotFound || len(id) < minPrefix {
 		return s, got, wrapped(err)
 	}
@@ -85,12 +89,12 @@ func (l *Local) entry(ctx context.Context, id string) (*schedule.Schedule, sched
 
 // entryOf describes an entry. args adds the arguments.
 func entryOf(i *schedule.Item, args bool) Schedule {
-	s := Schedule{ID: i.ID, Next: utc(i.Next), Last: utc(i.Last), Paused: i.Paused, Carries: len(i.State) > 0}
+	s := Schedule{ID: i.ID, Group: i.Group, Next: utc(i.Next), Last: utc(i.Last), Paused: i.Paused, Carries: len(i.State) > 0}
 	if i.Problem != nil {
 		s.Problem = i.Problem.Error()
 	}
 	if c := i.Content; c != nil {
-		s.Name, s.When, s.Misfire, s.Overlap, s.Nonce, s.Headers = c.Job, c.When, string(c.Misfire), string(c.Overlap), c.Nonce, c.Headers
+		s.Name, s.Task, s.When, s.Misfire, s.Overlap, s.Nonce, s.Headers = c.Name, c.Job, c.When, string(c.Misfire), string(c.Overlap), c.Nonce, c.Headers
 		if args {
 			s.Args = c.Args
 		}
@@ -99,6 +103,18 @@ func entryOf(i *schedule.Item, args bool) Schedule {
 		s.Means = when.Describe(i.Spec)
 	}
 	return s
+}
+
+// runOf describes a run.
+func runOf(r *schedule.Run) ScheduleRun {
+	run := ScheduleRun{Due: r.Due.UTC(), Task: r.Task}
+	if r.Record != nil {
+		run.State = r.Record.State
+		if r.Record.Error != nil {
+			run.Error = r.Record.Error.Error()
+		}
+	}
+	return run
 }
 
 // ListSchedules implements [Schedules].
@@ -121,7 +137,16 @@ func (l *Local) ListSchedules(ctx context.Context, q ScheduleQuery) (SchedulePag
 		return page, wrapped(err)
 	}
 	for i := min(skip, len(all)); i < min(skip+n, len(all)); i++ {
-		page.Schedules = append(page.Schedules, entryOf(&all[i], false))
+		e := entryOf(&all[i], false)
+		last, ok, err := s.LastRun(ctx, &all[i])
+		if err != nil {
+			return page, wrapped(err)
+		}
+		if ok {
+			run := runOf(&last)
+			e.LastRun = &run
+		}
+		page.Schedules = append(page.Schedules, e)
 	}
 	if skip+n < len(all) {
 		page.Next = strconv.Itoa(skip + n)
@@ -139,6 +164,16 @@ func (l *Local) GetSchedule(ctx context.Context, k ScheduleKey) (Schedule, error
 		return Schedule{}, err
 	}
 	e := entryOf(&item, k.Args)
+	ran, err := s.Runs(ctx, item.ID)
+	if err != nil {
+		return e, wrapped(err)
+	}
+	for i := range ran {
+		e.Ran = append(e.Ran, runOf(&ran[i]))
+	}
+	if len(e.Ran) > 0 {
+		e.LastRun = &e.Ran[0]
+	}
 	if k.Runs == 0 || item.Problem != nil {
 		return e, nil
 	}

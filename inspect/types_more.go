@@ -53,7 +53,8 @@ type SchedulePage struct {
 
 // ScheduleKey names an entry.
 type ScheduleKey struct {
-	// ID is the id, or its beginning of at least 4 characters if one entry alone begins with it.
+	// ID is the id, the name, or the beginning of the id, of at least 4 characters, if one entry alone
+	// begins with it.
 	ID string `json:"id"`
 	// Runs is the number of next runs to return. At most [MaxLimit].
 	Runs int `json:"runs,omitempty"`
@@ -64,7 +65,9 @@ type ScheduleKey struct {
 // Schedule is an entry of a schedule.
 type Schedule struct {
 	ID      string            `json:"id"`
-	Name    string            `json:"job,omitempty"` // of the task
+	Name    string            `json:"name,omitempty"`  // "": it has no name
+	Group   string            `json:"group,omitempty"` // of entries that are synchronized together
+	Task    string            `json:"job,omitempty"`   // the name of the task
 	When    string            `json:"when,omitempty"`
 	Means   string            `json:"means,omitempty"` // When in English
 	Next    time.Time         `json:"next,omitzero"`
@@ -79,8 +82,20 @@ type Schedule struct {
 	Carries bool `json:"state,omitempty"`
 	// Problem says why the entry cannot be read and does not run. "": it can.
 	Problem string `json:"problem,omitempty"`
-	// Runs are the next runs, if they were asked for.
-	Runs []time.Time `json:"runs,omitempty"`
+	// LastRun is the last run. nil: none is known.
+	LastRun *ScheduleRun `json:"last_run,omitempty"`
+	// Runs are the next runs, and Ran the last ones, the newest first. GetSchedule alone returns them.
+	Runs []time.Time   `json:"runs,omitempty"`
+	Ran  []ScheduleRun `json:"ran,omitempty"`
+}
+
+// ScheduleRun is one of the last runs of an entry.
+type ScheduleRun struct {
+	Due  time.Time `json:"due"`
+	Task task.ID   `json:"task"`
+	// State is the state of the task in the result store of the schedule. "": it is not known.
+	State task.State `json:"state,omitempty"`
+	Error string     `json:"error,omitempty"`
 }
 
 // JobQuery selects jobs. A job must match each field that is set.

@@ -13,38 +13,39 @@ import (
 
 	"github.com/swarmiji/swarmiji/inspect"
 	"github.com/swarmiji/swarmiji/open"
+	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/schedule"
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// storeOptions holds the flags that name the schedule.
-type storeOptions struct{ url, name string }
+// storeOptions holds the flags that name the schedule, and the store of its results.
+type storeOptions struct{ url, name, results string }
 
 func (a *app) scheduleCmd() *cobra.Command {
 	var o storeOptions
 	cmd := &cobra.Command{
-		Use:   "schedule add|ls|show|next|run|pause|resume|rm",
+		Use:   "schedule add|sync|ls|show|next|run|pause|resume|rm",
 		Short: "Add, show and change entries of a schedule",
 		Long: "Schedule adds entries, each of which runs a task once or repeatedly. It shows, pauses, resumes, runs and\n" +
 			"removes them. Entries run only while a listener of the schedule runs; see docs/schedules.md. These commands\n" +
 			"need no broker.\n\n" +
 			"--store names the server or file that holds the schedule: redis://host:6379, nats://host:4222,\n" +
-			"sqlite:///path/app.db or postgres://user:password@host/database. The beginning of an id, 4 characters or more,\n" +
-			"may stand for the id.\n\n" +
+			"sqlite:///path/app.db or postgres://user:password@host/database. The name of an entry, or the beginning of its\n" +
+			"id, 4 characters or more, may stand for the id.\n\n" +
 			"Exit status: 3 if an entry does not exist, 2 if several entries begin with the given text.",
 		Example: "  swarmiji schedule add \"every weekday at 9am\" report.make --store redis://host:6379\n" +
 			"  SWARMIJI_SCHEDULE=sqlite:///var/lib/app.db swarmiji schedule ls",
 		Args:        cobra.NoArgs,
 		Annotations: map[string]string{offline: "yes"}, // only shows its help
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return errors.Join(cmd.Help(), fmt.Errorf("%w: schedule what? add, ls, show, next, run, pause, resume or rm", errUsage))
+			return errors.Join(cmd.Help(), fmt.Errorf("%w: schedule what? add, sync, ls, show, next, run, pause, resume or rm", errUsage))
 		},
 	}
 	f := cmd.PersistentFlags()
 	f.StringVar(&o.url, "store", "", "`URL` of the store that holds the schedule; default: $SWARMIJI_SCHEDULE, or else the URL of the broker, if its server can hold a schedule")
 	f.StringVar(&o.name, "schedule", "", "`name` of the schedule; default: \"default\"")
 	cmd.AddCommand(
-		a.scheduleAddCmd(&o), a.scheduleListCmd(&o), a.scheduleShowCmd(&o), a.scheduleNextCmd(), a.scheduleRunCmd(&o),
+		a.scheduleAddCmd(&o), a.scheduleSyncCmd(&o), a.scheduleListCmd(&o), a.scheduleShowCmd(&o), a.scheduleNextCmd(), a.scheduleRunCmd(&o),
 		a.schedulePauseCmd(&o), a.scheduleResumeCmd(&o), a.scheduleRemoveCmd(&o),
 	)
 	for _, sub := range cmd.Commands() {
@@ -78,11 +79,34 @@ func (a *app) withSchedule(ctx context.Context, o *storeOptions, loc *time.Locat
 			err = cerr
 		}
 	}()
-	s, err := schedule.New(schedule.Config{Store: store, Location: loc})
+	results, closeResults, err := a.scheduleResults(ctx, o)
+	if err != nil {
+		return err
+	}
+	defer closeResults()
+	s, err := schedule.New(schedule.Config{Store: store, Location: loc, Results: results})
 	if err != nil {
 		return fmt.Errorf("%w: %w", errUsage, err)
 	}
 	return do(ctx, s)
+}
+
+// scheduleResults opens the result store of --results; without the flag it returns nil. Call the
+// function to close it.
+func (a *app) scheduleResults(ctx context.Context, o *storeOptions) (resultstore.ResultStore, func(), error) {
+	if o.results == "" {
+		return nil, func() {}, nil
+	}
+	a.secrets = append(a.secrets, secret{o.results, open.Redact(o.results)})
+	results, err := open.Results(ctx, o.results, open.Options{Namespace: a.namespace})
+	if err != nil {
+		return nil, nil, fmt.Errorf("%w: --results: %w", errUsage, err)
+	}
+	return results, func() {
+		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTime)
+		defer cancel()
+		_ = results.Close(closing) // it was only read
+	}, nil
 }
 
 // stateOf returns the state of an entry in one word.
@@ -100,16 +124,17 @@ func stateOf(s *inspect.Schedule) string {
 
 // addedOutput is the output of add and run.
 type addedOutput struct {
-	ID   string    `json:"id"`
-	New  bool      `json:"new"`
-	Next time.Time `json:"next,omitzero"`
-	When string    `json:"when"`
-	Echo string    `json:"echo"`
+	ID      string    `json:"id"`
+	New     bool      `json:"new"`
+	Changed bool      `json:"changed,omitempty"`
+	Next    time.Time `json:"next,omitzero"`
+	When    string    `json:"when"`
+	Echo    string    `json:"echo"`
 }
 
 // showAdded prints the id for scripts, and how the phrase was understood.
 func (a *app) showAdded(added *schedule.Added) error {
-	o := addedOutput{ID: added.ID, New: added.New, Next: added.Next.UTC(), Echo: added.Echo}
+	o := addedOutput{ID: added.ID, New: added.New, Changed: added.Changed, Next: added.Next.UTC(), Echo: added.Echo}
 	if added.Next.IsZero() {
 		o.Next = time.Time{}
 	}
@@ -118,7 +143,10 @@ func (a *app) showAdded(added *schedule.Added) error {
 	}
 	t := &table{head: []string{o.ID}}
 	t.add(o.Echo)
-	if !o.New {
+	switch {
+	case o.Changed:
+		t.add("it was there already and was changed")
+	case !o.New:
 		t.add("it was there already: nothing has changed")
 	}
 	return a.show(o, t)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -11,12 +12,13 @@ import (
 )
 
 func (a *app) scheduleListCmd(store *storeOptions) *cobra.Command {
-	return &cobra.Command{
+	cmd := &cobra.Command{
 		Use:   "ls",
 		Short: "List the entries of a schedule",
-		Long: "Ls prints all entries, those that run next first: id, task, next run in UTC, state, and when they run. It\n" +
-			"changes nothing. Arguments are not shown, because they may hold secrets; swarmiji schedule show --args shows\n" +
-			"them.\n\n" +
+		Long: "Ls prints all entries, those that run next first: id, task, name, group, last and next run in UTC, state, and\n" +
+			"when they run. It changes nothing. Arguments are not shown, because they may hold secrets; swarmiji schedule\n" +
+			"show --args shows them.\n\n" +
+			"Entries with a name have a last run, and with --results its state, such as succeeded or failed.\n\n" +
 			"The state is waiting, paused, running (no due time until the run has ended) or broken. A broken entry cannot\n" +
 			"be read and does not run; the last column says why.",
 		Example: "  swarmiji schedule ls --store redis://host:6379\n" +
@@ -31,10 +33,10 @@ func (a *app) scheduleListCmd(store *storeOptions) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				t := &table{head: []string{"ID", "TASK", "NEXT", "STATE", "WHEN"}}
+				t := &table{head: []string{"ID", "TASK", "NAME", "GROUP", "LAST", "NEXT", "STATE", "WHEN"}}
 				for i := range all {
 					s := &all[i]
-					t.add(s.ID, s.Name, s.Next, stateOf(s), cmp.Or(s.Problem, s.Means))
+					t.add(s.ID, s.Task, s.Name, s.Group, ran(s.LastRun), s.Next, stateOf(s), cmp.Or(s.Problem, s.Means))
 				}
 				if all == nil {
 					all = []inspect.Schedule{}
@@ -43,17 +45,24 @@ func (a *app) scheduleListCmd(store *storeOptions) *cobra.Command {
 			})
 		},
 	}
+	resultsFlag(cmd, store)
+	return cmd
+}
+
+// resultsFlag adds the flag --results.
+func resultsFlag(cmd *cobra.Command, store *storeOptions) {
+	cmd.Flags().StringVar(&store.results, "results", "", "`URL` of the result store of the consumers, or of listeners that run tasks in place; default: none")
 }
 
 func (a *app) scheduleShowCmd(store *storeOptions) *cobra.Command {
 	var args bool
 	count := 5
 	cmd := &cobra.Command{
-		Use:   "show ID",
-		Short: "Show an entry and its next runs",
-		Long: "Show prints an entry: its task, times, state and policies, and its next --count runs, in UTC. It changes\n" +
-			"nothing. Arguments may hold secrets, so they are shown only with --args. Exit status: 3 if the entry does not\n" +
-			"exist.",
+		Use:   "show NAME|ID",
+		Short: "Show an entry and its last and next runs",
+		Long: "Show prints an entry: its task, times, state and policies, its last 5 runs and its next --count runs, in UTC. It\n" +
+			"changes nothing. Entries with a name have last runs; with --results each has its state. Arguments may hold\n" +
+			"secrets, so they are shown only with --args. Exit status: 3 if the entry does not exist.",
 		Example: "  swarmiji schedule show 8d1ea677\n" +
 			"  swarmiji schedule show 8d1ea67747842d56fd5c06ba050885226d73bead --args -o json",
 		Args: cobra.ExactArgs(1),
@@ -70,14 +79,28 @@ func (a *app) scheduleShowCmd(store *storeOptions) *cobra.Command {
 			})
 		},
 	}
+	resultsFlag(cmd, store)
 	cmd.Flags().BoolVar(&args, "args", false, "also show the arguments")
 	cmd.Flags().IntVarP(&count, "count", "n", count, "number of next runs to show, 0 to 1000")
 	return cmd
 }
 
+// ran formats one of the last runs. It returns "" for nil.
+func ran(r *inspect.ScheduleRun) string {
+	if r == nil {
+		return ""
+	}
+	return strings.TrimSpace(r.Due.Format("2006-01-02 15:04:05Z") + " " + string(r.State))
+}
+
 func entryTable(s *inspect.Schedule, args bool) *table {
 	t := &table{head: []string{"ID", visible(s.ID)}}
-	t.add("TASK", s.Name)
+	for _, more := range [][2]string{{"NAME", s.Name}, {"GROUP", s.Group}} {
+		if more[1] != "" {
+			t.add(more[0], more[1])
+		}
+	}
+	t.add("TASK", s.Task)
 	t.add("WHEN", s.When)
 	t.add("MEANS", s.Means)
 	t.add("STATE", stateOf(s))
@@ -93,6 +116,9 @@ func entryTable(s *inspect.Schedule, args bool) *table {
 	}
 	if args {
 		t.add("ARGS", compact(s.Args))
+	}
+	for i := range s.Ran {
+		t.add("RAN", strings.TrimSpace(ran(&s.Ran[i])+" "+s.Ran[i].Error))
 	}
 	for _, run := range s.Runs {
 		t.add("RUNS", run)

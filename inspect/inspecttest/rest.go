@@ -30,7 +30,7 @@ func testSchedules(w *world) {
 		page, err := api.ListSchedules(w.ctx(), q)
 		w.no(err)
 		for _, s := range page.Schedules {
-			if s.Name != okTask.Name() || s.Means == "" || s.Next.IsZero() || s.Args != nil || s.Paused {
+			if s.Task != okTask.Name() || s.Means == "" || s.Next.IsZero() || s.Args != nil || s.Paused {
 				w.Errorf("an entry in a list: %+v", s)
 			}
 			got = append(got, s.ID)
