@@ -186,7 +186,7 @@ func (c *Consumer) Run(ctx context.Context) error {
 	if !c.started.CompareAndSwap(false, true) {
 		return ErrRunning
 	}
-	defer c.endReport(ctx) // last, so that all events are sent
+	defer c.report.Stop(context.WithoutCancel(ctx)) // last, so that all events are sent
 	c.work, c.stopWork = context.WithCancelCause(context.WithoutCancel(ctx))
 	defer c.stopWork(task.ErrShutdown)
 	c.settle, c.stopSettle = context.WithCancel(context.WithoutCancel(ctx))

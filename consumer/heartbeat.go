@@ -1,10 +1,8 @@
 package consumer
 
 import (
-	"context"
 	"maps"
 	"slices"
-	"time"
 
 	"github.com/swarmiji/swarmiji/events"
 	"github.com/swarmiji/swarmiji/internal/report"
@@ -27,15 +25,4 @@ func (c *Consumer) newReport() *report.Reporter {
 		Logger:   c.cfg.Logger,
 		Describe: c.codec.Preview,
 	})
-}
-
-// reportGrace limits how long a stop waits until its last events are sent.
-const reportGrace = time.Second
-
-// endReport sends the event worker-offline and stops the report. It waits for at most reportGrace,
-// also if ctx has ended.
-func (c *Consumer) endReport(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), reportGrace)
-	defer cancel()
-	c.report.Stop(ctx)
 }

@@ -20,10 +20,18 @@ func (r *run) notifyReceived() {
 	if c.cfg.Events == nil {
 		return
 	}
+	info := c.cfg.Report.Info(r.request.Envelope)
+	info.Generation, info.Due = r.request.Generation, time.Time{}
 	c.publish(&events.Event{
 		Type: events.TaskReceived, TaskID: r.request.ID, Time: r.request.Received, Name: r.request.Name, Retries: r.request.Retries, Queue: r.queue.name,
-		Args: c.preview(events.Payload{Task: r.request.Name, ContentType: r.request.ContentType, Data: r.request.Args}),
+		Args:   c.preview(events.Payload{Task: r.request.Name, ContentType: r.request.ContentType, Data: r.request.Args}),
+		Fields: info.Fields(nil),
 	})
+}
+
+// info returns the place of this attempt in the life of its task, for an event.
+func (r *run) info() events.TaskInfo {
+	return events.TaskInfo{Life: r.request.Life, Generation: r.request.Generation, Attempt: r.request.Retries + 1}
 }
 
 // notifySent sends the event of a task that this consumer has published to queue: a retry or a
@@ -35,7 +43,8 @@ func (c *Consumer) notifySent(queue string, e *task.Envelope) {
 	exchange, key := broker.Locate(c.cfg.Broker, queue)
 	c.publish(&events.Event{
 		Type: events.TaskSent, TaskID: e.ID, Name: e.Name, Retries: e.Retries, Queue: queue, Exchange: exchange, RoutingKey: key,
-		Args: c.preview(events.Payload{Task: e.Name, ContentType: e.ContentType, Data: e.Args}),
+		Args:   c.preview(events.Payload{Task: e.Name, ContentType: e.ContentType, Data: e.Args}),
+		Fields: c.cfg.Report.Info(e).Fields(nil),
 	})
 }
 
@@ -63,7 +72,7 @@ func (c *Consumer) preview(p events.Payload) string {
 // nothing.
 func (r *run) notifyStarted() {
 	if c := r.queue.c; c.cfg.Events != nil {
-		c.publish(&events.Event{Type: events.TaskStarted, TaskID: r.request.ID, Time: r.request.StartedAt, PID: c.pid})
+		c.publish(&events.Event{Type: events.TaskStarted, TaskID: r.request.ID, Time: r.request.StartedAt, PID: c.pid, Fields: r.info().Fields(nil)})
 	}
 }
 
@@ -81,6 +90,7 @@ func (r *run) notifySucceeded(v verdict) {
 	c.publish(&events.Event{
 		Type: events.TaskSucceeded, TaskID: r.request.ID, Time: now, Runtime: runtime, Pool: pool,
 		Result: c.preview(events.Payload{Task: r.request.Name, Result: true, ContentType: v.contentType, Data: v.result}),
+		Fields: r.info().Fields(nil),
 	})
 }
 
@@ -96,24 +106,32 @@ func (r *run) notifyFailed(v verdict, retry bool) {
 	if c.cfg.Events == nil {
 		return
 	}
+	info := r.info()
+	info.DeadLetter = !retry && r.deadLetters(v)
 	exception, stack := c.shown(v.err)
+	if !c.hidesErrors() {
+		info.Class = task.Remote(v.err).Type
+	}
 	limit := v.limit.Or(r.request.Effective.MaxRetries.Or(task.DefaultMaxRetries))
 	c.publish(&events.Event{
 		Type: events.TaskFailed, TaskID: r.request.ID, Time: now, Runtime: runtime, Pool: pool,
 		Exception: exception, Stack: stack, Retry: retry,
-		Fields: map[string]any{"attempt": r.request.Retries + 1, "max_retries": limit},
+		Fields: info.Fields(map[string]any{"attempt": r.request.Retries + 1, "max_retries": limit}),
 	})
 }
 
 // shown returns the text and the stack of err for an event. If results are sealed and events may
 // not show payloads, the text says only that the reason is sealed, and the stack is empty.
 func (c *Consumer) shown(err error) (text, stack string) {
-	if c.cfg.Wire.Sealer != nil && !c.cfg.Report.Payloads {
+	if c.hidesErrors() {
 		return "swarmiji: the reason is sealed", ""
 	}
 	remote := task.Remote(err)
 	return remote.Error(), remote.Stack
 }
+
+// hidesErrors reports whether events must not show errors: results are sealed, payloads not shown.
+func (c *Consumer) hidesErrors() bool { return c.cfg.Wire.Sealer != nil && !c.cfg.Report.Payloads }
 
 // notifyRevoked sends the event of a task that ended because it was revoked or, if expired is true,
 // has expired. terminated says that its handler was running. Without Config.Events it does nothing.
@@ -121,7 +139,7 @@ func (r *run) notifyRevoked(terminated, expired bool) {
 	if c := r.queue.c; c.cfg.Events != nil {
 		c.publish(&events.Event{
 			Type: events.TaskRevoked, TaskID: r.request.ID,
-			Fields: map[string]any{"terminated": terminated, "expired": expired},
+			Fields: r.info().Fields(map[string]any{"terminated": terminated, "expired": expired}),
 		})
 	}
 }
@@ -130,7 +148,7 @@ func (r *run) notifyRevoked(terminated, expired bool) {
 // Config.Events it does nothing.
 func (r *run) notifyAwaiting() {
 	if c := r.queue.c; c.cfg.Events != nil {
-		c.publish(&events.Event{Type: events.TaskAwaiting, TaskID: r.request.ID})
+		c.publish(&events.Event{Type: events.TaskAwaiting, TaskID: r.request.ID, Fields: r.info().Fields(nil)})
 	}
 }
 
@@ -142,6 +160,7 @@ func (q *queue) notifyUnreadable(m *broker.Message, cause error) {
 	}
 	q.c.publish(&events.Event{
 		Type: events.TaskFailed, TaskID: task.ID(utf.Cut(m.ID, 128)), Exception: utf.Cut(cause.Error(), events.MaxText),
+		Fields: events.TaskInfo{DeadLetter: true}.Fields(nil),
 	})
 }
 

@@ -24,6 +24,7 @@ func (p *Producer) confirmed(s *staged, at time.Time) {
 		Type: events.TaskSent, TaskID: e.ID, Time: at,
 		Name: e.Name, Args: p.report.Preview(events.Payload{Task: e.Name, ContentType: e.ContentType, Data: e.Args}, !s.shown), Retries: e.Retries,
 		Queue: s.out.Queue, Exchange: exchange, RoutingKey: key,
+		Fields: p.cfg.Report.Info(e).Fields(nil),
 	})
 }
 

@@ -1,9 +1,7 @@
 package producer
 
 import (
-	"context"
 	"reflect"
-	"time"
 
 	"github.com/swarmiji/swarmiji/events"
 	"github.com/swarmiji/swarmiji/internal/report"
@@ -22,16 +20,6 @@ func (p *Producer) newReport() *report.Reporter {
 		Logger:   p.cfg.Logger,
 		Describe: p.codec.Preview,
 	})
-}
-
-// reportGrace limits how long Close waits until its last events are sent.
-const reportGrace = time.Second
-
-// endReport sends the event worker-offline and stops the report. It waits for at most reportGrace.
-func (p *Producer) endReport(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, reportGrace)
-	defer cancel()
-	p.report.Stop(ctx)
 }
 
 // hasSecrets reports whether the type of args has secret fields, which events must not show. It

@@ -218,7 +218,7 @@ func (p *Producer) Close(ctx context.Context) error {
 	for _, in := range p.inbox {
 		errs = append(errs, in.close(ctx))
 	}
-	p.endReport(ctx)
+	p.report.Stop(ctx)
 	return errors.Join(errs...)
 }
 

@@ -112,7 +112,7 @@ func (r *Revoker) removeOne(ctx context.Context, w waiting) (bool, error) {
 	if r.cfg.Tasks != nil {
 		_ = r.cfg.Tasks.Publish(ctx, events.Event{ // fails only if the owner has closed the bus
 			Type: events.TaskRevoked, TaskID: e.ID, NodeID: r.cfg.NodeID, Time: time.Now(),
-			Fields: map[string]any{"terminated": false, "expired": false},
+			Fields: events.TaskInfo{Life: e.Life, Attempt: e.Retries + 1}.Fields(map[string]any{"terminated": false, "expired": false}),
 		})
 	}
 	return true, nil

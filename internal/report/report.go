@@ -198,13 +198,18 @@ func (r *Reporter) warn(err error) {
 	}
 }
 
+// grace limits how long Stop waits.
+const grace = time.Second
+
 // Stop ends the heartbeats and, if there were any, sends worker-offline. Then it waits until the
-// bus has taken all events or ctx ends. The remaining events are dropped and counted. Further calls
-// do nothing.
+// bus has taken all events, or ctx or a second ends. The remaining events are dropped and counted.
+// Further calls do nothing.
 func (r *Reporter) Stop(ctx context.Context) {
 	if r == nil {
 		return
 	}
+	ctx, cancel := context.WithTimeout(ctx, grace)
+	defer cancel()
 	r.mu.Lock()
 	begun, stopped := r.begun.Load(), r.stopped
 	r.stopped = true

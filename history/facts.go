@@ -1,0 +1,327 @@
+package history
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/swarmiji/swarmiji/events"
+	"github.com/swarmiji/swarmiji/internal/utf"
+	"github.com/swarmiji/swarmiji/task"
+)
+
+const (
+	// Of more than firstEntries+lastEntries entries, the first and the last ones are kept.
+	firstEntries = 20
+	lastEntries  = 60
+
+	maxEntryError = 256 // bytes
+	maxNote       = 256
+
+	// taskProgress is the type of events about progress. Their Fields are done, total and note.
+	taskProgress = "task-progress"
+)
+
+// EventTypes returns the types of events that a history is made of, for an events.Filter.
+func EventTypes() []string {
+	return []string{
+		events.TaskSent, events.TaskReceived, events.TaskStarted, events.TaskSucceeded, events.TaskFailed, events.TaskRevoked,
+		events.TaskAwaiting, taskProgress,
+	}
+}
+
+// Facts hold what events told about one task. Events and Facts of a task are merged in any order,
+// any number of times, with the same result. Not safe for concurrent use.
+type Facts struct {
+	ID task.ID
+
+	entries []Entry // sorted, without duplicates; no KindProgress
+	facts   [factKinds]fact
+}
+
+// fact is a part of the record that one event tells, and later events replace.
+type fact struct {
+	at   Entry    // of the event; its zero value: not told
+	text []string // see the kinds
+}
+
+// The kinds of facts.
+const (
+	factTask     = iota // name, queue, parent, root, group, then names and values of headers
+	factArgs            // preview
+	factResult          // preview
+	factError           // error, class, stack
+	factProgress        // in fact.at
+	factKinds
+)
+
+// compare orders what events tell: by the event, then by the texts.
+func (f *fact) compare(o *fact) int {
+	return cmp.Or(f.at.compare(&o.at), slices.Compare(f.text, o.text))
+}
+
+// NewFacts returns what an event tells about its task. It returns nil for an event that is not about
+// a task, or of another type than those of [EventTypes].
+func NewFacts(of *events.Event) *Facts {
+	if of.TaskID == "" {
+		return nil
+	}
+	copied := *of
+	e := &copied
+	f := &Facts{ID: e.TaskID}
+	info := e.Info()
+	storable(&e.NodeID, &e.Name, &e.Queue, &e.Args, &e.Result, &e.Exception, &e.Stack, &info.Class)
+	at := Entry{
+		Time: time.UnixMilli(e.Time.UnixMilli()).UTC(), Node: e.NodeID, Life: info.Life, Attempt: max(info.Attempt, e.Retries+1), Generation: info.Generation,
+	}
+	set := func(kind int, text ...string) { f.facts[kind] = fact{at: at, text: text} }
+	switch e.Type {
+	case events.TaskSent, events.TaskReceived:
+		at.Kind, at.Queue = KindSent, e.Queue
+		if e.Type == events.TaskReceived {
+			at.Kind = KindReceived
+		} else {
+			at.Due = info.Due
+		}
+		set(factTask, taskTexts(e, &info)...)
+		if e.Args != "" {
+			set(factArgs, e.Args)
+		}
+	case events.TaskStarted:
+		at.Kind = KindStarted
+	case events.TaskAwaiting:
+		at.Kind = KindAwaiting
+	case events.TaskSucceeded:
+		at.Kind, at.Run = KindSucceeded, e.Runtime
+		if e.Result != "" {
+			set(factResult, e.Result)
+		}
+	case events.TaskFailed:
+		at.Kind, at.Run, at.Error, at.Class, at.DeadLetter = KindFailed, e.Runtime, utf.Cut(e.Exception, maxEntryError), info.Class, info.DeadLetter
+		if e.Retry {
+			at.Kind, at.DeadLetter = KindRetried, false
+		}
+		set(factError, e.Exception, info.Class, e.Stack)
+	case events.TaskRevoked:
+		at.Kind = KindRevoked
+		if expired, _ := e.Fields["expired"].(bool); expired {
+			at.Kind = KindExpired
+		}
+	case taskProgress:
+		at.Kind, at.Done, at.Total = KindProgress, whole(e.Fields["done"]), whole(e.Fields["total"])
+		note, _ := e.Fields["note"].(string)
+		storable(&note)
+		at.Note = utf.Cut(note, maxNote)
+		set(factProgress)
+		return f
+	default:
+		return nil
+	}
+	f.entries = []Entry{at}
+	return f
+}
+
+// taskTexts returns the texts of factTask.
+func taskTexts(e *events.Event, info *events.TaskInfo) []string {
+	text := []string{e.Name, e.Queue, string(info.Parent), string(info.Root), string(info.Group)}
+	keys := make([]string, 0, len(info.Headers))
+	for k := range info.Headers {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	for _, k := range keys {
+		v := info.Headers[k]
+		storable(&k, &v)
+		text = append(text, k, v)
+	}
+	return text
+}
+
+// storable removes the NUL characters of texts, which PostgreSQL cannot store.
+func storable(texts ...*string) {
+	for _, t := range texts {
+		if strings.IndexByte(*t, 0) >= 0 {
+			*t = strings.ReplaceAll(*t, "\x00", "")
+		}
+	}
+}
+
+// whole returns a number of an event's Fields as a count.
+func whole(v any) int64 {
+	f, _ := v.(float64)
+	if !(f > 0 && f <= 1<<53) {
+		return 0
+	}
+	return int64(f)
+}
+
+// Merge adds what o tells about the same task, and reports whether that changed f. It keeps o
+// unchanged.
+func (f *Facts) Merge(o *Facts) (changed bool) {
+	for i := range f.facts {
+		if have, more := &f.facts[i], &o.facts[i]; more.at.Kind != "" && (have.at.Kind == "" || have.compare(more) < 0) {
+			*have, changed = *more, true
+		}
+	}
+	before := f.entries
+	for i := range o.entries {
+		at, found := slices.BinarySearchFunc(f.entries, &o.entries[i], func(e Entry, t *Entry) int { return e.compare(t) })
+		if !found {
+			f.entries = slices.Insert(slices.Clip(f.entries), at, o.entries[i])
+		}
+	}
+	if n := len(f.entries); n > firstEntries+lastEntries {
+		f.entries = slices.Delete(slices.Clone(f.entries), firstEntries, n-lastEntries)
+	}
+	return changed || !slices.Equal(before, f.entries)
+}
+
+// Buckets returns the counts of the entries of f that are not in old, which may be nil: one for each
+// entry. A store adds them to its counts, so that an entry counts once.
+func (f *Facts) Buckets(old *Facts) []Bucket {
+	var added []Bucket
+	r := f.Record()
+	f.each(func(e *Entry, wait time.Duration) {
+		if !e.Kind.Counted() || old != nil && old.has(e) {
+			return
+		}
+		b := Bucket{Minute: e.Time.Truncate(time.Minute), Queue: r.Queue, Name: r.Name, Kind: e.Kind, N: 1, Run: e.Run}
+		if e.Kind == KindStarted {
+			b.Wait = max(0, wait)
+		}
+		added = append(added, b)
+	})
+	return added
+}
+
+func (f *Facts) has(e *Entry) bool {
+	_, found := slices.BinarySearchFunc(f.entries, e, func(e Entry, t *Entry) int { return e.compare(t) })
+	return found
+}
+
+// Record returns the record that the facts amount to.
+func (f *Facts) Record() Record {
+	r := Record{ID: f.ID, Wait: -1, Run: -1}
+	if t := &f.facts[factTask]; len(t.text) >= 5 {
+		r.Name, r.Queue, r.Parent, r.Root, r.Group = t.text[0], t.text[1], task.ID(t.text[2]), task.ID(t.text[3]), task.ID(t.text[4])
+		for h := t.text[5:]; len(h) >= 2; h = h[2:] {
+			if r.Headers == nil {
+				r.Headers = make(map[string]string)
+			}
+			r.Headers[h[0]] = h[1]
+		}
+	}
+	r.Args, r.Result = f.first(factArgs), f.first(factResult)
+	f.times(&r)
+	if e := &f.facts[factError]; len(e.text) == 3 && e.at.Life == r.Life && r.State != Succeeded {
+		r.Error, r.Class, r.Stack = e.text[0], e.text[1], e.text[2]
+	}
+	r.Timeline = slices.Clone(f.entries)
+	if p := f.facts[factProgress].at; p.Kind != "" {
+		r.Progress = &Progress{Done: p.Done, Total: p.Total, Note: p.Note, Time: p.Time}
+		at, _ := slices.BinarySearchFunc(r.Timeline, &p, func(e Entry, t *Entry) int { return e.compare(t) })
+		r.Timeline = slices.Insert(r.Timeline, at, p)
+		r.Changed = latest(r.Changed, p.Time)
+		if len(f.entries) == 0 {
+			r.State, r.Node, r.Life, r.Attempts = Started, p.Node, p.Life, p.Attempt
+		}
+	}
+	return r
+}
+
+// first returns the first text of a fact, or "".
+func (f *Facts) first(kind int) string {
+	if text := f.facts[kind].text; len(text) > 0 {
+		return text[0]
+	}
+	return ""
+}
+
+// each calls do for each entry, with the wait before its attempt if the entry is a start. A negative
+// wait is not known.
+func (f *Facts) each(do func(e *Entry, wait time.Duration)) {
+	var base time.Time // from which the wait counts
+	var of Entry       // the entry that has set base
+	for i := range f.entries {
+		e := &f.entries[i]
+		known := of.Kind != "" && of.Life == e.Life && of.Attempt == e.Attempt
+		wait := time.Duration(-1)
+		switch {
+		case e.Kind == KindSent:
+			base, of = latest(e.Time, e.Due), *e
+		case e.Kind == KindReceived && !known: // its sending was not heard
+			base, of = e.Time, *e
+		case e.Kind == KindStarted && known:
+			wait = max(0, e.Time.Sub(base))
+		}
+		do(e, wait)
+	}
+}
+
+// times sets the fields of r that follow from the entries.
+func (f *Facts) times(r *Record) {
+	if len(f.entries) == 0 {
+		return
+	}
+	last := &f.entries[len(f.entries)-1]
+	r.Life, r.State, r.DeadLetter = last.Life, last.state(), last.DeadLetter
+	f.each(func(e *Entry, wait time.Duration) {
+		r.Changed = latest(r.Changed, e.Time)
+		if e.Life != last.Life {
+			return
+		}
+		if e.Kind != KindSent || r.Node == "" {
+			r.Node = e.Node
+		}
+		switch e.Kind {
+		case KindSent:
+			if r.Sent.IsZero() || e.Time.Before(r.Sent) {
+				r.Sent = e.Time
+			}
+			r.Due = e.Due
+		case KindReceived:
+			r.Received = e.Time
+		case KindStarted:
+			r.Started, r.Attempts, r.Wait = e.Time, e.Attempt, wait
+		case KindRetried, KindSucceeded, KindFailed:
+			r.Run, r.Attempts = e.Run, e.Attempt
+		}
+	})
+	if r.State.Terminal() {
+		r.Ended = last.Time
+	}
+}
+
+// state returns the state of a task whose last entry is e.
+func (e *Entry) state() State {
+	switch e.Kind {
+	case KindSent:
+		if e.Attempt > 1 {
+			return Retrying
+		}
+		return Pending
+	case KindReceived:
+		return Received
+	case KindStarted, KindProgress:
+		return Started
+	case KindAwaiting:
+		return Awaiting
+	case KindRetried:
+		return Retrying
+	case KindSucceeded:
+		return Succeeded
+	case KindRevoked:
+		return Revoked
+	case KindExpired:
+		return Expired
+	}
+	return Failed
+}
+
+func latest(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}

@@ -1,0 +1,341 @@
+package history
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/swarmiji/swarmiji/capability"
+	"github.com/swarmiji/swarmiji/events"
+	"github.com/swarmiji/swarmiji/internal/wake"
+	"github.com/swarmiji/swarmiji/task"
+)
+
+// Defaults of [RecorderConfig].
+const (
+	DefaultMaxAge     = 7 * 24 * time.Hour
+	DefaultMaxRecords = 1_000_000
+	DefaultMaxWaiting = 50_000
+)
+
+const (
+	linger     = 100 * time.Millisecond // an event waits for so long for others to share its transaction
+	batchSize  = 1000                   // events that are written at once; tasks of one transaction
+	aliveEvery = time.Second            // a recorder without events writes its time
+	sweepEvery = time.Minute
+	sweepPause = 50 * time.Millisecond // between two transactions of a sweep, for the events
+	lastWrite  = 5 * time.Second       // limits the write after Run's ctx ended
+	overlap    = time.Minute           // replayed before the last write of an earlier recorder
+)
+
+// RecorderConfig holds the settings of [NewRecorder]. Bus and Store are required.
+type RecorderConfig struct {
+	Bus   events.EventBus
+	Store Store
+
+	// MaxAge is how long a record is kept after its last change. 0: [DefaultMaxAge], 7 days.
+	MaxAge time.Duration
+	// MaxRecords is the number of kept records. Those with the oldest changes are deleted first. 0:
+	// [DefaultMaxRecords], 1,000,000. Negative: any number.
+	MaxRecords int
+	// MaxWaiting is the number of events that wait in memory while the store is slow. Further events
+	// are dropped. 0: [DefaultMaxWaiting], 50,000.
+	MaxWaiting int
+	// Logger receives warnings when events are dropped and when the store fails. Default:
+	// slog.Default().
+	Logger *slog.Logger
+}
+
+// Recorder writes the events of a bus to a store. Make one with [NewRecorder]. Safe for concurrent
+// use.
+type Recorder struct {
+	cfg     RecorderConfig
+	running atomic.Bool
+	written atomic.Uint64
+	dropped atomic.Uint64
+	full    wake.Signal // notified when batchSize events wait
+
+	mu      sync.Mutex
+	waiting map[task.ID]*Facts
+	events  int       // in waiting
+	lost    uint64    // events that were dropped since the last write
+	since   time.Time // when the first of them was dropped
+}
+
+// Stats are counts of a [Recorder].
+type Stats struct {
+	Recorded uint64 // events that were written to the store
+	Dropped  uint64 // events that the recorder or its subscription dropped
+}
+
+// ErrRunning is returned by a second call of Run.
+var ErrRunning = errors.New("history: the recorder was started already")
+
+// NewRecorder checks c and makes a Recorder. It does no I/O. It returns all problems of c in one
+// error.
+func NewRecorder(c RecorderConfig) (*Recorder, error) {
+	var errs []error
+	if c.Bus == nil {
+		errs = append(errs, errors.New("history: RecorderConfig.Bus is required"))
+	}
+	if c.Store == nil {
+		errs = append(errs, errors.New("history: RecorderConfig.Store is required"))
+	}
+	if c.MaxAge < 0 || c.MaxWaiting < 0 {
+		errs = append(errs, fmt.Errorf("history: MaxAge is %v and MaxWaiting %d; they must not be negative", c.MaxAge, c.MaxWaiting))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	c.MaxAge, c.MaxRecords, c.MaxWaiting = cmp.Or(c.MaxAge, DefaultMaxAge), cmp.Or(c.MaxRecords, DefaultMaxRecords), cmp.Or(c.MaxWaiting, DefaultMaxWaiting)
+	c.Logger = cmp.Or(c.Logger, slog.Default())
+	return &Recorder{cfg: c, full: wake.New(), waiting: make(map[task.ID]*Facts)}, nil
+}
+
+// Stats returns the counts so far.
+func (r *Recorder) Stats() Stats { return Stats{r.written.Load(), r.dropped.Load()} }
+
+// Run records events until ctx ends, and then writes the waiting ones. It returns nil after that.
+// While the store fails, it tries again, and events wait.
+//
+// Before it listens it looks when a recorder wrote last. If the bus retains events, it replays those
+// since then. Otherwise it marks that time as a [Gap].
+//
+// Returns [ErrRunning] for a second call, and the error of a bus that refuses to be listened to or
+// was closed.
+func (r *Recorder) Run(ctx context.Context) error {
+	if !r.running.CompareAndSwap(false, true) {
+		return ErrRunning
+	}
+	last, err := r.record(ctx, &Batch{Now: time.Now()})
+	if err != nil {
+		return nil // ctx has ended
+	}
+	sub, gap, err := r.listen(ctx, last)
+	if err != nil {
+		return fmt.Errorf("history: listen: %w", err)
+	}
+	both, cancel := context.WithCancel(ctx)
+	var parts sync.WaitGroup
+	parts.Go(func() { err = r.receive(both, sub); cancel() })
+	parts.Go(func() { r.write(both, sub, gap) })
+	parts.Go(func() { r.sweep(both) })
+	parts.Wait()
+	closing, end := context.WithTimeout(context.WithoutCancel(ctx), lastWrite)
+	defer end()
+	_ = sub.Close(closing) // no further event is needed
+	if ctx.Err() == nil {
+		return fmt.Errorf("history: listen: %w", err)
+	}
+	return nil
+}
+
+// listen opens the stream of events. last is the time of the last write of any recorder, or zero.
+// The gap is the time since then of which the stream has no events, or nil.
+func (r *Recorder) listen(ctx context.Context, last time.Time) (events.Subscription, *Gap, error) {
+	filter := events.Filter{Types: EventTypes()}
+	if bus, ok := capability.As[events.Retainer](r.cfg.Bus); ok {
+		since := last
+		if !last.IsZero() {
+			since = last.Add(-overlap)
+		}
+		sub, err := bus.Replay(ctx, filter, since)
+		if err == nil {
+			return sub, r.unretained(last), nil
+		}
+		if !errors.Is(err, events.ErrNotRetained) {
+			return nil, nil, err
+		}
+	}
+	sub, err := r.cfg.Bus.Subscribe(ctx, filter)
+	if err != nil || last.IsZero() {
+		return sub, nil, err
+	}
+	return sub, &Gap{Since: last, Before: time.Now()}, nil
+}
+
+// unretained returns the time since the last write whose events the bus does not retain any more, or
+// nil.
+func (r *Recorder) unretained(last time.Time) *Gap {
+	bus, ok := capability.As[events.RetentionTeller](r.cfg.Bus)
+	if !ok || last.IsZero() {
+		return nil
+	}
+	keeps, kept := bus.Retention(), true
+	for _, typ := range EventTypes() {
+		kept = kept && keeps.Keeps(typ)
+	}
+	oldest := time.Now()
+	if kept {
+		oldest = oldest.Add(-keeps.Age)
+	}
+	if !last.Before(oldest) {
+		return nil
+	}
+	return &Gap{Since: last, Before: oldest}
+}
+
+// receive adds events to the waiting ones until the stream ends, and returns its error.
+func (r *Recorder) receive(ctx context.Context, sub events.Subscription) error {
+	for {
+		e, err := sub.Receive(ctx)
+		if err != nil {
+			return err
+		}
+		r.add(&e)
+	}
+}
+
+// add adds an event to the waiting ones, or drops it if there are too many. It takes r.mu.
+func (r *Recorder) add(e *events.Event) {
+	if e.Time.IsZero() {
+		e.Time = time.Now()
+	}
+	f := NewFacts(e)
+	if f == nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.events >= r.cfg.MaxWaiting {
+		r.drop(1)
+		return
+	}
+	if have, ok := r.waiting[f.ID]; ok {
+		have.Merge(f)
+	} else {
+		r.waiting[f.ID] = f
+	}
+	if r.events++; r.events == batchSize {
+		r.full.Notify()
+	}
+}
+
+// drop counts lost events. Call it with r.mu held.
+func (r *Recorder) drop(n uint64) {
+	if r.lost == 0 {
+		r.since = time.Now()
+	}
+	r.lost += n
+	r.dropped.Add(n)
+}
+
+// take returns the waiting events with a gap for the lost ones, or nil. It takes r.mu.
+func (r *Recorder) take() (facts []*Facts, n int, gap *Gap) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, f := range r.waiting {
+		facts = append(facts, f)
+	}
+	n = r.events
+	if r.lost > 0 {
+		gap = &Gap{Since: r.since, Before: time.Now(), Dropped: int64(r.lost)}
+	}
+	clear(r.waiting)
+	r.events, r.lost = 0, 0
+	return facts, n, gap
+}
+
+// write writes the waiting events until ctx ends, and then once more.
+func (r *Recorder) write(ctx context.Context, sub events.Subscription, gap *Gap) {
+	ticker := time.NewTicker(linger)
+	defer ticker.Stop()
+	counter, _ := capability.As[events.DropCounter](sub)
+	var dropped uint64
+	counted, alive := time.Now(), time.Time{} // when dropped events were counted, and when r has written
+	for ended := false; !ended; {
+		select {
+		case <-ticker.C:
+		case <-r.full:
+		case <-ctx.Done():
+			ended = true
+		}
+		if counter != nil {
+			now := time.Now()
+			if n := counter.Dropped(); n > dropped {
+				r.mu.Lock()
+				r.drop(n - dropped)
+				r.since = counted // they were dropped at some time since then
+				r.mu.Unlock()
+				dropped = n
+			}
+			counted = now
+		}
+		facts, n, lost := r.take()
+		if lost != nil {
+			r.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "events were dropped; the history is incomplete", slog.Int64("events", lost.Dropped))
+		}
+		if gap == nil {
+			gap = lost
+		} else if lost != nil { // the gap of the start
+			r.store(ctx, &Batch{Gap: gap, Now: counted})
+			gap = lost
+		}
+		if n == 0 && gap == nil && time.Since(alive) < aliveEvery && !ended {
+			continue
+		}
+		r.storeAll(ctx, facts, gap)
+		r.written.Add(uint64(n))
+		gap, alive = nil, time.Now()
+	}
+}
+
+// storeAll writes facts in transactions of up to batchSize tasks, the gap with the first.
+func (r *Recorder) storeAll(ctx context.Context, facts []*Facts, gap *Gap) {
+	for first := true; first || len(facts) > 0; first = false {
+		n := min(len(facts), batchSize)
+		b := &Batch{Facts: facts[:n], Gap: gap, Now: time.Now()}
+		r.store(ctx, b)
+		facts, gap = facts[n:], nil
+	}
+}
+
+// store writes a batch. After the end of ctx it tries once, for up to lastWrite.
+func (r *Recorder) store(ctx context.Context, b *Batch) {
+	_, err := r.record(ctx, b)
+	if err == nil {
+		return
+	}
+	last, end := context.WithTimeout(context.WithoutCancel(ctx), lastWrite)
+	defer end()
+	if _, err = r.cfg.Store.Record(last, b); err != nil {
+		r.dropped.Add(uint64(len(b.Facts)))
+		r.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "the last events are not in the history", slog.Int("tasks", len(b.Facts)), slog.Any("error", err))
+	}
+}
+
+// record writes a batch and repeats that until it succeeds or ctx ends; then it returns an error.
+func (r *Recorder) record(ctx context.Context, b *Batch) (time.Time, error) {
+	gap := task.Backoff{Base: linger, Max: lastWrite}
+	for attempt := 0; ; attempt++ {
+		last, err := r.cfg.Store.Record(ctx, b)
+		if err == nil || ctx.Err() != nil {
+			return last, err
+		}
+		if attempt == 0 {
+			r.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "the history cannot be written; this is repeated, and events wait", slog.Any("error", err))
+		}
+		if !wake.Sleep(ctx, gap.Interval(attempt)) {
+			return last, err
+		}
+	}
+}
+
+// sweep deletes old records until ctx ends.
+func (r *Recorder) sweep(ctx context.Context) {
+	most := max(0, r.cfg.MaxRecords)
+	for pause := time.Duration(0); wake.Sleep(ctx, pause); {
+		n, err := r.cfg.Store.Sweep(ctx, time.Now().Add(-r.cfg.MaxAge), most)
+		if err != nil && ctx.Err() == nil {
+			r.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "old records of the history cannot be deleted; this is repeated", slog.Any("error", err))
+		}
+		if pause = sweepEvery; n == MaxDeleted {
+			pause = sweepPause
+		}
+	}
+}

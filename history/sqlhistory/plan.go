@@ -1,0 +1,317 @@
+package sqlhistory
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/swarmiji/swarmiji/history"
+	"github.com/swarmiji/swarmiji/internal/sqlconn"
+)
+
+const (
+	never = math.MaxInt64 >> 16 // milliseconds, after every time
+	// maxArms limits the parts of an index that one page reads side by side. A term with more values
+	// only filters.
+	maxArms = 64
+	// probed is how many entries of an index are counted to compare it with others.
+	probed = 1000
+)
+
+// plan says how a query is answered: by the entries of one index, which residual filters.
+type plan struct {
+	ns       int64
+	dialect  sqlconn.Dialect
+	labels   map[int64]map[string]int64 // by kind and text, of the kinds that the query has
+	begin    history.Cursor
+	since    int64
+	driver   *driver
+	residual []*history.Term // without the term of driver, and those about time
+}
+
+// driver is a term whose records an index lists.
+type driver struct {
+	term *history.Term // nil: all records
+	arms []arm         // parts of the index, without common records
+}
+
+// arm is a part of an index: a condition, and whether it is one of the headers' table.
+type arm struct {
+	headers bool
+	cond    func(b *builder) string
+}
+
+// builder collects the arguments of a statement.
+type builder struct {
+	dialect sqlconn.Dialect
+	args    []any
+}
+
+// arg adds an argument and returns its parameter.
+func (b *builder) arg(v any) string {
+	b.args = append(b.args, v)
+	return "$" + strconv.Itoa(len(b.args))
+}
+
+// newPlan makes the plan of a query with absolute times.
+func newPlan(ctx context.Context, tx *sqlconn.Tx, ns int64, q history.Query, begin history.Cursor) (*plan, error) {
+	p := &plan{ns: ns, dialect: tx.Dialect(), begin: begin}
+	if since, _ := q.Span(); !since.IsZero() {
+		p.since = since.UnixMilli()
+	}
+	if err := p.readLabels(ctx, tx, q); err != nil {
+		return nil, err
+	}
+	var drivers []*driver
+	for i := range q.Terms {
+		t := &q.Terms[i]
+		if t.Field == history.FieldSince || t.Field == history.FieldBefore {
+			continue
+		}
+		p.residual = append(p.residual, t)
+		if arms := p.arms(t); len(arms) > 0 && len(arms) <= maxArms {
+			drivers = append(drivers, &driver{t, arms})
+		}
+	}
+	if err := p.choose(ctx, tx, drivers); err != nil {
+		return nil, err
+	}
+	if i := slices.Index(p.residual, p.driver.term); i >= 0 {
+		p.residual = slices.Delete(p.residual, i, i+1)
+	}
+	if len(p.residual) == 0 {
+		p.residual = nil
+	}
+	return p, nil
+}
+
+// labelKind returns the kind of the labels of a field, or 0.
+func labelKind(f history.Field) int64 {
+	switch f {
+	case history.FieldName:
+		return labelName
+	case history.FieldQueue:
+		return labelQueue
+	case history.FieldClass:
+		return labelClass
+	case history.FieldHeader:
+		return labelHeader
+	}
+	return 0
+}
+
+// readLabels reads all labels of the kinds that q has.
+func (p *plan) readLabels(ctx context.Context, tx *sqlconn.Tx, q history.Query) error {
+	p.labels = make(map[int64]map[string]int64)
+	for i := range q.Terms {
+		if kind := labelKind(q.Terms[i].Field); kind != 0 && p.labels[kind] == nil {
+			p.labels[kind] = map[string]int64{"": 0}
+		}
+	}
+	if len(p.labels) == 0 {
+		return nil
+	}
+	in, list := within(p.dialect, 2, slices.Sorted(maps.Keys(p.labels)))
+	rows, err := tx.Query(ctx, "SELECT id, kind, text FROM swarmiji_history_label WHERE ns = $1 AND kind "+in, p.ns, list)
+	if err != nil {
+		return err
+	}
+	for rows.Next() {
+		var id, kind int64
+		var text string
+		if err := rows.Scan(&id, &kind, &text); err != nil {
+			return err
+		}
+		p.labels[kind][text] = id
+	}
+	return errors.Join(rows.Err(), rows.Close())
+}
+
+// matching returns the numbers of the labels that a term means, in order.
+func (p *plan) matching(t *history.Term) []int64 {
+	var ids []int64
+	for text, id := range p.labels[labelKind(t.Field)] {
+		if slices.ContainsFunc(t.Values, func(v history.Value) bool { return v.Match(text) }) {
+			ids = append(ids, id)
+		}
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// states returns the numbers of the states that a term means, in order.
+func states(t *history.Term) []int64 {
+	var codes []int64
+	for _, v := range t.Values {
+		switch v.Text {
+		case history.StateDead:
+			codes = append(codes, stateDead)
+		case string(history.Failed):
+			codes = append(codes, state(history.Failed, false), stateDead)
+		default:
+			codes = append(codes, state(history.State(v.Text), false))
+		}
+	}
+	slices.Sort(codes)
+	return slices.Compact(codes)
+}
+
+// exact returns the texts that a term means, without duplicates. ok is false if a value is a prefix
+// or empty.
+func exact(t *history.Term) (texts []string, ok bool) {
+	for _, v := range t.Values {
+		if v.Prefix || v.Text == "" {
+			return nil, false
+		}
+		texts = append(texts, v.Text)
+	}
+	slices.Sort(texts)
+	return slices.Compact(texts), true
+}
+
+// arms returns the parts of an index that list the records of t. It returns none if no index does.
+func (p *plan) arms(t *history.Term) []arm {
+	if t.Not {
+		return nil
+	}
+	number := func(column string, n int64) arm {
+		return arm{cond: func(b *builder) string { return column + " = " + b.arg(n) }}
+	}
+	in := func(rest string) func(b *builder) string {
+		return func(b *builder) string { return "h.ns = " + b.arg(p.ns) + " AND " + rest }
+	}
+	var arms []arm
+	switch t.Field {
+	case history.FieldState:
+		for _, code := range states(t) {
+			arms = append(arms, arm{cond: func(b *builder) string { return in("h.state = ")(b) + b.arg(code) }})
+		}
+	case history.FieldName, history.FieldQueue, history.FieldClass:
+		for _, id := range p.matching(t) {
+			if id == 0 { // its number is that of other namespaces too
+				return nil
+			}
+			a := number("h."+string(t.Field), id)
+			if t.Field == history.FieldClass {
+				a = arm{cond: func(b *builder) string { return "h.class > 0 AND h.class = " + b.arg(id) }}
+			}
+			arms = append(arms, a)
+		}
+	case history.FieldError:
+		return []arm{{cond: in("h.error <> ''")}}
+	case history.FieldID, history.FieldRoot, history.FieldGroup:
+		texts, ok := exact(t)
+		if !ok {
+			return nil
+		}
+		for _, id := range texts {
+			equal := func(column string) arm {
+				return arm{cond: func(b *builder) string { return in("h."+column+" = ")(b) + b.arg(id) }}
+			}
+			switch t.Field {
+			case history.FieldID:
+				arms = append(arms, equal("id"))
+			case history.FieldRoot:
+				root, self := equal("root").cond, equal("id").cond
+				arms = append(arms, arm{cond: func(b *builder) string { return root(b) + " AND h.root <> ''" }},
+					arm{cond: func(b *builder) string { return self(b) + " AND h.root = ''" }})
+			default:
+				group := equal("grp").cond
+				arms = append(arms, arm{cond: func(b *builder) string { return group(b) + " AND h.grp <> ''" }})
+			}
+		}
+	case history.FieldHeader:
+		texts, ok := exact(t)
+		key := p.labels[labelHeader][t.Key]
+		if !ok || key == 0 {
+			return nil
+		}
+		for _, v := range texts {
+			arms = append(arms, arm{headers: true, cond: func(b *builder) string { return "k.label = " + b.arg(key) + " AND k.value = " + b.arg(v) }})
+		}
+	}
+	return arms
+}
+
+// choose sets p.driver to the one with the fewest entries, if these are less than probed. Otherwise
+// it is the first one, and without any that of all records.
+func (p *plan) choose(ctx context.Context, tx *sqlconn.Tx, drivers []*driver) error {
+	switch len(drivers) {
+	case 0:
+		p.driver = &driver{arms: []arm{{cond: func(b *builder) string { return "h.ns = " + b.arg(p.ns) }}}}
+		return nil
+	case 1:
+		p.driver = drivers[0]
+		return nil
+	}
+	b := &builder{dialect: p.dialect}
+	counts := make([]string, len(drivers))
+	numbers, dest := make([]int, len(drivers)), make([]any, len(drivers))
+	for i, d := range drivers {
+		counts[i] = fmt.Sprintf("(SELECT count(*) FROM (%s LIMIT %d) AS c%d)", p.entries(b, d, p.begin, probed, nil), probed, i)
+		dest[i] = &numbers[i]
+	}
+	if err := tx.Row(ctx, "SELECT "+strings.Join(counts, ", "), b.args...).Scan(dest...); err != nil {
+		return err
+	}
+	p.driver = drivers[slices.Index(numbers, slices.Min(numbers))]
+	return nil
+}
+
+// entries returns a query of the entries of d after at, of each arm the first n, with the columns
+// that residual terms need.
+func (p *plan) entries(b *builder, d *driver, at history.Cursor, n int, residual []*history.Term) string {
+	since, changed, seq := b.arg(p.since), b.arg(at.Changed.UnixMilli()), b.arg(at.Number)
+	columns := ""
+	for _, c := range columnsOf(residual) {
+		columns += ", h." + c
+	}
+	cross := "JOIN"
+	if p.dialect == sqlconn.SQLite {
+		cross = "CROSS JOIN" // the index of the headers comes first
+	}
+	parts := make([]string, len(d.arms))
+	for i, a := range d.arms {
+		table, from := "h", "swarmiji_history AS h"
+		if a.headers {
+			table, from = "k", "swarmiji_history_header AS k"
+			if columns != "" {
+				from += " " + cross + " swarmiji_history AS h ON h.seq = k.seq"
+			}
+		}
+		parts[i] = fmt.Sprintf("SELECT * FROM (SELECT %[1]s.seq, %[1]s.changed%[2]s FROM %[3]s WHERE %[4]s AND %[1]s.changed >= %[5]s AND (%[1]s.changed, %[1]s.seq) < (%[6]s, %[7]s) ORDER BY %[1]s.changed DESC, %[1]s.seq DESC LIMIT %[8]d) AS a%[9]d",
+			table, columns, from, a.cond(b), since, changed, seq, n, i)
+	}
+	return strings.Join(parts, " UNION ALL ")
+}
+
+// examined returns the beginning of a statement: the first n entries of all arms, as e.
+func (p *plan) examined(b *builder, at history.Cursor, n int) string {
+	return fmt.Sprintf("WITH e AS MATERIALIZED (SELECT * FROM (%s) AS u ORDER BY changed DESC, seq DESC LIMIT %d) ",
+		p.entries(b, p.driver, at, n, p.residual), n)
+}
+
+// pageText returns the statement of a step. Its rows are 0, seq, changed, 0 and the facts for a
+// matching record, and at last 1, seq and changed of the last examined entry, and their number.
+func (p *plan) pageText(at history.Cursor, n, limit int) (string, []any) {
+	b := &builder{dialect: p.dialect}
+	text := p.examined(b, at, n) + fmt.Sprintf(`SELECT 0, m.seq, m.changed, 0, (SELECT f.facts FROM swarmiji_history AS f WHERE f.seq = m.seq)
+		FROM (SELECT seq, changed FROM e WHERE %s ORDER BY changed DESC, seq DESC LIMIT %d) AS m
+		UNION ALL SELECT 1, t.seq, t.changed, t.n, NULL FROM (SELECT seq, changed, (SELECT count(*) FROM e) AS n FROM e ORDER BY changed, seq LIMIT 1) AS t
+		ORDER BY 1, 3 DESC, 2 DESC`, p.where(b), limit)
+	return text, b.args
+}
+
+// countText returns a statement with the number of the first n entries, and that of the matching
+// ones among them.
+func (p *plan) countText(n int) (string, []any) {
+	b := &builder{dialect: p.dialect}
+	text := p.examined(b, p.begin, n) + fmt.Sprintf("SELECT (SELECT count(*) FROM e), (SELECT count(*) FROM (SELECT 1 FROM e WHERE %s LIMIT %d) AS c)",
+		p.where(b), history.MaxCount+1)
+	return text, b.args
+}
