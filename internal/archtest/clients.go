@@ -25,7 +25,7 @@ var clients = []client{
 		path: "github.com/redis/go-redis/v9",
 		may: []string{
 			"internal/redisconn", "broker/redisbroker", "broker/hworkerbroker", "resultstore/redisresults", "events/redisevents",
-			"limit/redislimit", "schedule/redisschedule", "internal/testserver",
+			"limit/redislimit", "schedule/redisschedule", "settings/redissettings", "internal/testserver",
 			"open/internal/redisparts", "open/hworker", "bench/...",
 		},
 		reach: []string{"open/redis", "open/all", "@programs"},
@@ -35,7 +35,7 @@ var clients = []client{
 		path: "github.com/nats-io/nats.go",
 		may: []string{
 			"internal/natsconn", "broker/natsbroker", "broker/natsbroker/embedded", "resultstore/natsresults", "events/natsevents", "schedule/natsschedule",
-			"internal/testserver", "bench/...",
+			"settings/natssettings", "internal/testserver", "bench/...",
 		},
 		reach: []string{"open/nats", "open/natsembedded", "open/internal/natsparts", "open/all", "@programs"},
 		why:   "NATS stays inside its adapters",
@@ -85,7 +85,7 @@ var clients = []client{
 		reach: []string{ // NATS brings it along
 			"internal/wire", "revoke", "deadletter", "producer", "consumer", "consumer/internal/workflow", "consumer/internal/intx", "consumer/internal/wakes", "resultstore/*", "events/*",
 			"internal/natsconn", "broker/natsbroker", "broker/natsbroker/embedded",
-			"schedule/natsschedule", "internal/testserver", "internal/testserver/natsd", "internal/endtoend", "tasktest", "health", "open", "open/...", "@programs",
+			"schedule/natsschedule", "settings/natssettings", "internal/testserver", "internal/testserver/natsd", "internal/endtoend", "tasktest", "health", "open", "open/...", "@programs",
 		},
 		why: "producers and consumers read what is compressed; a program that only defines tasks does not link it",
 	},

@@ -11,7 +11,7 @@ var sets = map[string][]string{
 	// consumer. tasktest is for the tests of users.
 	"suites": {
 		"broker/brokertest", "resultstore/resultstoretest", "events/eventstest", "serializer/serializertest",
-		"internal/endtoend", "limit/limittest", "schedule/scheduletest",
+		"internal/endtoend", "limit/limittest", "schedule/scheduletest", "settings/settingstest",
 		"jobs/jobstest", "deferral/deferraltest", "inspect/inspecttest", "tasktest",
 	},
 	// addresses of servers for adapters
@@ -21,8 +21,8 @@ var sets = map[string][]string{
 	// one for each technology
 	"conns":    {"internal/amqpconn", "internal/natsconn", "internal/redisconn", "internal/sqlconn"},
 	"drivers":  {"open/amqp", "open/nats", "open/natsembedded", "open/redis", "open/hworker", "open/postgres", "open/sqlite"},
-	"memory":   {"broker/membroker", "resultstore/memresults", "events/memevents", "schedule/memschedule", "jobs/memjobs"},
+	"memory":   {"broker/membroker", "resultstore/memresults", "events/memevents", "schedule/memschedule", "jobs/memjobs", "settings/memsettings"},
 	"ports":    {"broker", "resultstore", "serializer", "router", "events", "deferral"},
-	"adapters": {"broker/*", "broker/natsbroker/embedded", "resultstore/*", "events/*", "schedule/*", "jobs/memjobs", "jobs/sqljobs", "outbox/*"},
+	"adapters": {"broker/*", "broker/natsbroker/embedded", "resultstore/*", "events/*", "schedule/*", "jobs/memjobs", "jobs/sqljobs", "outbox/*", "settings/*"},
 	"programs": {"cmd/...", "bench/...", "examples/..."},
 }

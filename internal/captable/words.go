@@ -19,6 +19,10 @@ var ports = []struct{ name, title, text string }{
 		"All of them give a due tick to one process, and to another if that process dies.",
 	},
 	{
+		"settings", "Stores of settings",
+		"All of them keep values without expiry, and notify consumers of each change.",
+	},
+	{
 		"jobs", "Stores of jobs",
 		"All of them keep jobs in serializable transactions, and give each due job to one caller.",
 	},
@@ -74,6 +78,9 @@ var words = map[string]string{
 	"schedules.Transactions": "entries can be added in a transaction of the caller",
 	"schedules.Durable":      "confirmed entries survive a restart of the server",
 
+	"settings.Exact":   "of several changes at once one succeeds, and each call sees all earlier changes",
+	"settings.Durable": "values survive a restart of the server",
+
 	"jobs.Parallel": "transactions about different jobs do not wait for each other",
 	"jobs.Take":     "a job without special fields is claimed in one step",
 	"jobs.Drop":     "a job without special fields is ended in one step",
@@ -92,6 +99,7 @@ var limits = map[string]string{
 	"results.redis.Durable":  "yes, as far as Redis keeps it",
 
 	"schedules.redis.Durable": "yes, as far as Redis keeps it",
+	"settings.redis.Durable":  "yes, as far as Redis keeps it",
 }
 
 // areas are the names of areas on the page, where they differ from the suite's.
@@ -99,6 +107,7 @@ var areas = map[string]string{"line": "queue", "drop": "end", "take": "claim"}
 
 // reasons translate the suites' reasons for skipped cases, which are for authors of adapters.
 var reasons = map[string]string{
+	"the adapter does not promise Exact":                                "two changes at once may both succeed, and the last writer wins",
 	"the harness has no Sever":                                          "it has no connection to lose",
 	"the harness has no Restart":                                        "it has no server to restart",
 	"the harness has no Down":                                           "it has no server that could be unavailable",

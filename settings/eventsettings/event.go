@@ -1,0 +1,90 @@
+package eventsettings
+
+import (
+	"encoding/base64"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/swarmiji/swarmiji/events"
+	"github.com/swarmiji/swarmiji/settings"
+)
+
+// Fields of the event. They are part of the wire format. A bus cuts long texts, so the data are a
+// list of texts.
+const (
+	fieldToken    = "token"
+	fieldKey      = "key"
+	fieldRevision = "revision" // a decimal text, since numbers are floats
+	fieldData     = "data"     // a list of texts in base64; missing: the value was deleted
+	fieldWriter   = "writer"   // the node that made the change; NodeID may be one that renews it
+)
+
+// chunk is the size of a text of fieldData, in bytes.
+const chunk = 3000
+
+// entry is the newest known state of a value.
+type entry struct {
+	revision uint64
+	writer   string
+	data     []byte
+	deleted  bool
+	sent     time.Time // of the newest event with this state
+	again    bool      // deleted, and an event of an older state came after that
+}
+
+// over reports whether e replaces an older state: the last writer by revision and node wins.
+func (e *entry) over(old *entry) bool {
+	return old == nil || e.revision > old.revision || e.revision == old.revision && e.writer > old.writer
+}
+
+// same reports whether two entries are the same change of a value.
+func (e *entry) same(o *entry) bool {
+	return o != nil && e.revision == o.revision && e.writer == o.writer
+}
+
+// event returns the event that tells of a change, or with an empty key only of its token.
+func (e *entry) event(node, key, token string) events.Event {
+	out := events.Event{Type: eventType, NodeID: node, Time: time.Now(), Fields: map[string]any{fieldToken: token}}
+	if key == "" {
+		return out
+	}
+	out.Fields[fieldKey], out.Fields[fieldWriter] = key, e.writer
+	out.Fields[fieldRevision] = strconv.FormatUint(e.revision, 10)
+	if e.deleted {
+		return out
+	}
+	text := base64.StdEncoding.EncodeToString(e.data)
+	list := []any{}
+	for len(text) > chunk {
+		list = append(list, text[:chunk])
+		text = text[chunk:]
+	}
+	out.Fields[fieldData] = append(list, text)
+	return out
+}
+
+// read returns the key and the change that an event tells of. ok is false if it tells of none, or
+// is malformed.
+func read(ev *events.Event) (key string, e *entry, ok bool) {
+	key, _ = ev.Fields[fieldKey].(string)
+	number, _ := ev.Fields[fieldRevision].(string)
+	revision, err := strconv.ParseUint(number, 10, 64)
+	if settings.CheckKey(key) != nil || err != nil || revision == 0 {
+		return "", nil, false
+	}
+	e = &entry{revision: revision, sent: ev.Time}
+	e.writer, _ = ev.Fields[fieldWriter].(string)
+	list, has := ev.Fields[fieldData].([]any)
+	if !has {
+		e.deleted = true
+		return key, e, true
+	}
+	var text strings.Builder
+	for _, part := range list {
+		s, _ := part.(string)
+		text.WriteString(s)
+	}
+	e.data, err = base64.StdEncoding.DecodeString(text.String())
+	return key, e, err == nil && len(e.data) <= settings.MaxData
+}

@@ -1,0 +1,115 @@
+package settings
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"strings"
+)
+
+// Key names a value of type T, a struct that is stored as a JSON object. Get one from [QueuePause]
+// and the like. Fields of the stored object that T does not have stay when the value is changed:
+// newer versions may have written them.
+type Key[T any] struct{ name string }
+
+// String returns the key as a [Store] takes it.
+func (k Key[T]) String() string { return k.name }
+
+// Get returns the value. found is false if there is none. Returns the errors of the store, and
+// [ErrBad] if the value cannot be read.
+func (k Key[T]) Get(ctx context.Context, s Store) (v T, found bool, err error) {
+	stored, err := s.Get(ctx, k.name)
+	if errors.Is(err, ErrNotFound) {
+		return v, false, nil
+	}
+	if err == nil {
+		err = k.decode(stored.Data, &v)
+	}
+	return v, err == nil, err
+}
+
+// Update reads the value, calls change with it, and stores the result. Without a value, v is the
+// zero T and found is false. If another process changes the value meanwhile, Update begins again,
+// until ctx ends. Returns an error of change, which stores nothing, and those of the store.
+func (k Key[T]) Update(ctx context.Context, s Store, change func(v *T, found bool) error) error {
+	for {
+		stored, err := s.Get(ctx, k.name)
+		if err != nil && !errors.Is(err, ErrNotFound) {
+			return err
+		}
+		var v T
+		if err == nil {
+			if err := k.decode(stored.Data, &v); err != nil {
+				return err
+			}
+		}
+		if err := change(&v, err == nil); err != nil {
+			return err
+		}
+		data, err := merge(stored.Data, &v)
+		if err != nil {
+			return err
+		}
+		_, err = s.Put(ctx, k.name, data, stored.Revision)
+		if !errors.Is(err, ErrConflict) {
+			return err
+		}
+	}
+}
+
+// Set stores v. Fields that T does not have stay.
+func (k Key[T]) Set(ctx context.Context, s Store, v T) error {
+	return k.Update(ctx, s, func(have *T, _ bool) error {
+		*have = v
+		return nil
+	})
+}
+
+// Remove deletes the value, whatever it is, and reports whether there was one.
+func (k Key[T]) Remove(ctx context.Context, s Store) (found bool, err error) {
+	for {
+		stored, err := s.Get(ctx, k.name)
+		if errors.Is(err, ErrNotFound) {
+			return false, nil
+		}
+		if err == nil {
+			err = s.Delete(ctx, k.name, stored.Revision)
+		}
+		if !errors.Is(err, ErrConflict) {
+			return err == nil, err
+		}
+	}
+}
+
+// decode reads data into v. Returns [ErrBad] with the key if it is not a JSON object of T.
+func (k Key[T]) decode(data []byte, v *T) error {
+	if err := json.Unmarshal(data, v); err != nil {
+		return fmt.Errorf("%w: the value of %q cannot be read: %w", ErrBad, k.name, err)
+	}
+	return nil
+}
+
+// merge returns v, a pointer to a struct, as a JSON object, with the fields of the object stored
+// that the struct does not have. stored is nil or a JSON object.
+func merge(stored []byte, v any) ([]byte, error) {
+	data, err := json.Marshal(v)
+	if err != nil || stored == nil {
+		return data, err
+	}
+	var all, own map[string]json.RawMessage
+	if err := errors.Join(json.Unmarshal(stored, &all), json.Unmarshal(data, &own)); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrBad, err)
+	}
+	for field := range reflect.TypeOf(v).Elem().Fields() {
+		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+		delete(all, name)
+	}
+	if len(all) == 0 {
+		return data, nil
+	}
+	maps.Copy(all, own)
+	return json.Marshal(all)
+}

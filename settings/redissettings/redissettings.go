@@ -1,0 +1,217 @@
+// Package redissettings stores settings in Redis, for all processes with the same namespace.
+//
+// # Layout
+//
+//	swj:settings:{NAMESPACE}           hash: a revision, a blank and the value, by key; under the
+//	                                   empty name the newest revision
+//	swj:settings:{NAMESPACE}:changed   channel: a message for each change
+//
+// The hash never expires. It lasts as long as Redis keeps its data: with a persistence of
+// everysec, the changes of the last second may be lost with a crash of the server.
+package redissettings
+
+import (
+	"cmp"
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/swarmiji/swarmiji/internal/naming"
+	"github.com/swarmiji/swarmiji/internal/redisconn"
+	"github.com/swarmiji/swarmiji/internal/wake"
+	"github.com/swarmiji/swarmiji/settings"
+)
+
+//go:embed settings.lua
+var source string
+
+// DefaultNamespace is the namespace if Config.Namespace is "".
+const DefaultNamespace = "default"
+
+// maxNamespace is the maximum length of a namespace in bytes, the same for all adapters.
+const maxNamespace = 64
+
+// Config configures a [Store]. Only Redis must be set.
+type Config struct {
+	// Redis holds the addresses and settings of the client: one server, several of a cluster (or
+	// IsClusterMode), or Sentinels with MasterName. It is copied.
+	//
+	// The client never repeats a command. MinRetryBackoff and MaxRetryBackoff are the shortest and the
+	// longest delay between attempts to reach a server, with full jitter. Default: 100 ms and 5 s.
+	// ClientName is shown in the server's list of connections. Default: "swarmiji".
+	Redis *redis.UniversalOptions
+	// Namespace is part of all keys: 1 to 64 letters, digits, '_' and '-'. All processes must use the
+	// same one. Default: [DefaultNamespace], "default".
+	Namespace string
+	// Logger gets warnings about server settings that weaken the guarantees. Default: slog.Default().
+	Logger *slog.Logger
+}
+
+// Store is a [settings.Store] in Redis. Make one with [New]. Safe for concurrent use.
+type Store struct {
+	conn         *redisconn.Conn
+	script, list *redisconn.Script
+	key, channel string
+}
+
+var _ settings.Store = (*Store)(nil)
+
+// New returns a Store. Its error joins all problems of the configuration. It does no I/O and starts
+// nothing.
+func New(c Config) (*Store, error) {
+	var errs []error
+	if c.Namespace == "" {
+		c.Namespace = DefaultNamespace
+	}
+	if !naming.ValidName(c.Namespace) || len(c.Namespace) > maxNamespace || strings.Contains(c.Namespace, ".") {
+		errs = append(errs, fmt.Errorf("redissettings: Namespace must be 1 to %d letters, digits, '_' and '-'", maxNamespace))
+	}
+	if c.Logger == nil {
+		c.Logger = slog.Default()
+	}
+	conn, err := redisconn.New(redisconn.Config{Redis: c.Redis, Logger: c.Logger})
+	if err := errors.Join(append(errs, err)...); err != nil {
+		return nil, err
+	}
+	key := "swj:settings:{" + c.Namespace + "}"
+	return &Store{
+		conn: conn, script: redisconn.NewScript(source), list: redisconn.NewScript(`return redis.call('HGETALL', KEYS[1])`),
+		key: key, channel: key + ":changed",
+	}, nil
+}
+
+// Get implements [settings.Store].
+func (s *Store) Get(ctx context.Context, key string) (settings.Value, error) {
+	if err := settings.CheckKey(key); err != nil {
+		return settings.Value{}, err
+	}
+	text, err := s.conn.Do(ctx, "HGET", s.key, key)
+	for attempt := 0; s.again(ctx, err, attempt); attempt++ {
+		text, err = s.conn.Do(ctx, "HGET", s.key, key)
+	}
+	switch {
+	case errors.Is(err, redis.Nil):
+		return settings.Value{}, settings.ErrNotFound
+	case err != nil:
+		return settings.Value{}, failed("get", err)
+	}
+	stored, _ := text.(string)
+	return value(key, stored)
+}
+
+// Put implements [settings.Store]. It repeats a call of unknown outcome until ctx ends.
+func (s *Store) Put(ctx context.Context, key string, data []byte, revision uint64) (uint64, error) {
+	if err := settings.CheckPut(key, data); err != nil {
+		return 0, err
+	}
+	try := func() (uint64, error) { return s.change(ctx, "put", key, revision, data, settings.MaxKeys) }
+	return settings.Settle(try, s.repeats(ctx), func() (uint64, bool) {
+		v, err := s.Get(ctx, key)
+		return v.Revision, err == nil && v.Revision > revision && string(v.Data) == string(data)
+	})
+}
+
+// Delete implements [settings.Store]. It repeats a call of unknown outcome until ctx ends.
+func (s *Store) Delete(ctx context.Context, key string, revision uint64) error {
+	if err := settings.CheckKey(key); err != nil {
+		return err
+	}
+	try := func() (uint64, error) { return s.change(ctx, "delete", key, revision) }
+	_, err := settings.Settle(try, s.repeats(ctx), func() (uint64, bool) {
+		_, err := s.Get(ctx, key)
+		return 0, errors.Is(err, settings.ErrNotFound)
+	})
+	return err
+}
+
+// List implements [settings.Store].
+func (s *Store) List(ctx context.Context, prefix string) ([]settings.Value, error) {
+	answer, err := s.conn.Eval(ctx, s.list, []string{s.key})
+	for attempt := 0; s.again(ctx, err, attempt); attempt++ {
+		answer, err = s.conn.Eval(ctx, s.list, []string{s.key})
+	}
+	if err != nil {
+		return nil, failed("list", err)
+	}
+	fields, _ := answer.([]any)
+	var all []settings.Value
+	for i := 0; i+1 < len(fields); i += 2 {
+		key, _ := fields[i].(string)
+		stored, _ := fields[i+1].(string)
+		if key == "" || !strings.HasPrefix(key, prefix) {
+			continue
+		}
+		v, err := value(key, stored)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, v)
+	}
+	slices.SortFunc(all, func(a, b settings.Value) int { return cmp.Compare(a.Key, b.Key) })
+	return all, nil
+}
+
+// Watch implements [settings.Store]. All watches of a Store have a connection of their own.
+func (s *Store) Watch(changed func()) (stop func()) {
+	l := s.conn.Listen(redisconn.ListenerConfig{
+		Message:    func(string, string) { changed() },
+		Subscribed: func(string) { changed() },
+	})
+	l.Add(s.channel)
+	return l.Close
+}
+
+// Close implements [settings.Store]. Returns ctx's error if ctx ends first.
+func (s *Store) Close(ctx context.Context) error { return s.conn.Close(ctx) }
+
+// change runs the script once and returns the new revision.
+func (s *Store) change(ctx context.Context, op, key string, revision uint64, more ...any) (uint64, error) {
+	args := append([]any{op, key, strconv.FormatUint(revision, 10), s.channel}, more...)
+	answer, err := s.conn.Eval(ctx, s.script, []string{s.key}, args...)
+	if err != nil {
+		return 0, failed(op, err)
+	}
+	switch n, ok := answer.(int64); {
+	case !ok:
+		return 0, fmt.Errorf("redissettings %s: %w: the answer is a %T", op, settings.ErrUnavailable, answer)
+	case n == -1:
+		return 0, settings.ErrConflict
+	case n == -2:
+		return 0, settings.ErrFull
+	default:
+		return uint64(max(n, 0)), nil
+	}
+}
+
+// again reports whether a call with this error must be repeated, because its outcome is unknown.
+// It waits before that.
+func (s *Store) again(ctx context.Context, err error, attempt int) bool {
+	return errors.Is(err, redisconn.ErrIndeterminate) && wake.SleepOr(ctx, s.conn.Done(), s.conn.Backoff().Interval(attempt))
+}
+
+// repeats is again for [settings.Settle].
+func (s *Store) repeats(ctx context.Context) func(error, int) bool {
+	return func(err error, attempt int) bool { return s.again(ctx, err, attempt) }
+}
+
+// failed wraps an error of the server with [settings.ErrUnavailable].
+func failed(op string, err error) error {
+	return fmt.Errorf("redissettings %s: %w: %w", op, settings.ErrUnavailable, err)
+}
+
+// value reads a field of the hash.
+func value(key, stored string) (settings.Value, error) {
+	number, data, ok := strings.Cut(stored, " ")
+	revision, err := strconv.ParseUint(number, 10, 64)
+	if !ok || err != nil {
+		return settings.Value{}, fmt.Errorf("redissettings: %w: the field %q of the hash was written by another program", settings.ErrBad, key)
+	}
+	return settings.Value{Key: key, Data: []byte(data), Revision: revision}, nil
+}

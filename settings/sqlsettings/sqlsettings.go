@@ -1,0 +1,255 @@
+// Package sqlsettings stores settings in a SQL database, for all processes with the same
+// namespace: a SQLite file, which any number of processes of one machine share, or PostgreSQL 13
+// and newer.
+//
+//	db, err := sqlite.Open("/var/lib/app.db", sqlite.Config{})
+//	store, err := sqlsettings.New(sqlsettings.Config{DB: db})
+//
+// The first call creates the tables, whose names begin with "swarmiji_setting". The files in
+// migrations document their columns. A value is a row, and a change is a transaction that waits
+// for the disk.
+package sqlsettings
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/swarmiji/swarmiji/internal/naming"
+	"github.com/swarmiji/swarmiji/internal/sqlconn"
+	"github.com/swarmiji/swarmiji/internal/wake"
+	"github.com/swarmiji/swarmiji/settings"
+	"github.com/swarmiji/swarmiji/sqldb"
+)
+
+// DefaultNamespace is the namespace if Config.Namespace is "".
+const DefaultNamespace = "default"
+
+// maxNamespace is the maximum length of a namespace in bytes, the same for all adapters.
+const maxNamespace = 64
+
+// poll is the time between two looks at a SQLite file for changes by other processes.
+const poll = 250 * time.Millisecond
+
+// Config configures a [Store]. DB must be set.
+type Config struct {
+	// DB is the database, from Open of package sqldb/postgres or sqldb/sqlite. Adapters share it. The
+	// Store does not close it. Required.
+	DB sqldb.DB
+	// Namespace separates programs that share a database: 1 to 64 letters, digits, '_' and '-'. All
+	// processes must use the same one. Default: "default".
+	Namespace string
+}
+
+// Store is a [settings.Store] in a SQL database. Make one with [New]. Safe for concurrent use.
+type Store struct {
+	namespace string
+	topic     string // of changes, for the watchers
+	conn      *sqlconn.Conn
+	life      context.Context // ends with Close
+	end       context.CancelFunc
+}
+
+var _ settings.Store = (*Store)(nil)
+
+// The statements are the same in both dialects. $1 is the namespace.
+const (
+	selectOne = `SELECT key, revision, value FROM swarmiji_setting WHERE namespace = $1 AND key = $2`
+	selectAll = `SELECT key, revision, value FROM swarmiji_setting
+		WHERE namespace = $1 AND substr(key, 1, length($2)) = $2 ORDER BY key`
+	next = `INSERT INTO swarmiji_setting_last AS l (namespace, last) VALUES ($1, 1)
+		ON CONFLICT (namespace) DO UPDATE SET last = l.last + 1 RETURNING last`
+	count  = `SELECT count(*) FROM swarmiji_setting WHERE namespace = $1`
+	insert = `INSERT INTO swarmiji_setting (namespace, key, revision, value) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING`
+	update = `UPDATE swarmiji_setting SET revision = $3, value = $4 WHERE namespace = $1 AND key = $2 AND revision = $5`
+	remove = `DELETE FROM swarmiji_setting WHERE namespace = $1 AND key = $2 AND revision = $3`
+)
+
+// New returns a Store. Its error joins all problems of the configuration. It does no I/O and starts
+// nothing. The first call creates the tables.
+func New(c Config) (*Store, error) {
+	c.Namespace = cmp.Or(c.Namespace, DefaultNamespace)
+	var errs []error
+	if !naming.ValidName(c.Namespace) || len(c.Namespace) > maxNamespace || strings.Contains(c.Namespace, ".") {
+		errs = append(errs, fmt.Errorf("sqlsettings: Namespace must be 1 to %d letters, digits, '_' and '-'", maxNamespace))
+	}
+	conn, err := sqlconn.Of(c.DB, "settings")
+	if err != nil {
+		errs = append(errs, fmt.Errorf("sqlsettings: %w", err))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	s := &Store{namespace: c.Namespace, topic: "settings " + c.Namespace, conn: conn}
+	s.life, s.end = context.WithCancel(context.Background())
+	return s, nil
+}
+
+// Get implements [settings.Store].
+func (s *Store) Get(ctx context.Context, key string) (settings.Value, error) {
+	if err := settings.CheckKey(key); err != nil {
+		return settings.Value{}, err
+	}
+	found, err := s.read(ctx, "get", selectOne, key)
+	if err == nil && len(found) == 0 {
+		err = settings.ErrNotFound
+	}
+	if err != nil {
+		return settings.Value{}, err
+	}
+	return found[0], nil
+}
+
+// List implements [settings.Store].
+func (s *Store) List(ctx context.Context, prefix string) ([]settings.Value, error) {
+	return s.read(ctx, "list", selectAll, prefix)
+}
+
+// Put implements [settings.Store]. It repeats a commit of unknown outcome until ctx ends.
+func (s *Store) Put(ctx context.Context, key string, data []byte, revision uint64) (uint64, error) {
+	if err := settings.CheckPut(key, data); err != nil {
+		return 0, err
+	}
+	if data == nil {
+		data = []byte{} // not NULL
+	}
+	try := func() (uint64, error) {
+		var number int64
+		err := s.update(ctx, "put", func(ctx context.Context, tx *sqlconn.Tx) error {
+			if err := tx.Row(ctx, next, s.namespace).Scan(&number); err != nil {
+				return err
+			}
+			if revision != 0 {
+				return changed(tx.Exec(ctx, update, s.namespace, key, number, data, int64(revision))) //nolint:gosec // from this column
+			}
+			if err := changed(tx.Exec(ctx, insert, s.namespace, key, number, data)); err != nil {
+				return err
+			}
+			var n int64
+			if err := tx.Row(ctx, count, s.namespace).Scan(&n); err != nil {
+				return err
+			}
+			if n > settings.MaxKeys {
+				return settings.ErrFull
+			}
+			return nil
+		})
+		return uint64(max(number, 0)), err
+	}
+	return settings.Settle(try, s.repeats(ctx), func() (uint64, bool) {
+		v, err := s.Get(ctx, key)
+		return v.Revision, err == nil && v.Revision > revision && string(v.Data) == string(data)
+	})
+}
+
+// Delete implements [settings.Store]. It repeats a commit of unknown outcome until ctx ends.
+func (s *Store) Delete(ctx context.Context, key string, revision uint64) error {
+	if err := settings.CheckKey(key); err != nil {
+		return err
+	}
+	try := func() (uint64, error) {
+		return 0, s.update(ctx, "delete", func(ctx context.Context, tx *sqlconn.Tx) error {
+			return changed(tx.Exec(ctx, remove, s.namespace, key, int64(revision))) //nolint:gosec // from this column
+		})
+	}
+	_, err := settings.Settle(try, s.repeats(ctx), func() (uint64, bool) {
+		_, err := s.Get(ctx, key)
+		return 0, errors.Is(err, settings.ErrNotFound)
+	})
+	return err
+}
+
+// Watch implements [settings.Store].
+func (s *Store) Watch(changed func()) (stop func()) {
+	ctx, cancel := context.WithCancel(s.life)
+	w := s.conn.Watch(poll, s.topic)
+	go func() {
+		for {
+			select {
+			case <-w.C():
+				changed()
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return func() {
+		cancel()
+		w.Close()
+	}
+}
+
+// Close implements [settings.Store]: it ends waiting calls and watches, and leaves the database
+// open. Returns ctx's error if ctx ends first.
+func (s *Store) Close(ctx context.Context) error {
+	s.end()
+	return s.conn.Close(ctx)
+}
+
+// read runs a query with one argument and returns the values of its rows.
+func (s *Store) read(ctx context.Context, op, query, arg string) ([]settings.Value, error) {
+	var all []settings.Value
+	err := s.wrap(op, s.conn.Ready(ctx))
+	if err != nil {
+		return nil, err
+	}
+	err = s.conn.View(ctx, func(ctx context.Context, tx *sqlconn.Tx) error {
+		all = nil
+		rows, err := tx.Query(ctx, query, s.namespace, arg)
+		if err != nil {
+			return err
+		}
+		for rows.Next() {
+			var v settings.Value
+			var revision int64
+			if err := rows.Scan(&v.Key, &revision, &v.Data); err != nil {
+				return errors.Join(err, rows.Close())
+			}
+			v.Revision = uint64(max(revision, 0))
+			all = append(all, v)
+		}
+		return errors.Join(rows.Err(), rows.Close())
+	})
+	if err != nil {
+		return nil, s.wrap(op, err)
+	}
+	return all, nil
+}
+
+// update runs fn in a transaction that notifies the watchers.
+func (s *Store) update(ctx context.Context, op string, fn sqlconn.Func) error {
+	if err := s.wrap(op, s.conn.Ready(ctx)); err != nil {
+		return err
+	}
+	return s.wrap(op, s.conn.Update(ctx, func(ctx context.Context, tx *sqlconn.Tx) error {
+		tx.Notify(s.topic)
+		return fn(ctx, tx)
+	}))
+}
+
+// changed returns [settings.ErrConflict] for a statement that has changed no row.
+func changed(n int64, err error) error {
+	if err == nil && n == 0 {
+		return settings.ErrConflict
+	}
+	return err
+}
+
+// wrap adds [settings.ErrUnavailable] to the errors of the database.
+func (s *Store) wrap(op string, err error) error {
+	if err == nil || errors.Is(err, settings.ErrConflict) || errors.Is(err, settings.ErrFull) {
+		return err
+	}
+	return fmt.Errorf("sqlsettings %s: %w: %w", op, settings.ErrUnavailable, err)
+}
+
+// repeats returns a function that reports whether a commit has an unknown outcome and must be
+// repeated. It waits before that.
+func (s *Store) repeats(ctx context.Context) func(error, int) bool {
+	return func(err error, attempt int) bool {
+		return errors.Is(err, sqlconn.ErrIndeterminate) && wake.SleepOr(ctx, s.life.Done(), s.conn.Interval(attempt))
+	}
+}
