@@ -50,7 +50,7 @@ func (a *app) deadRequeueCmd() *cobra.Command {
 			case err != nil:
 				return err
 			case !some:
-				return fmt.Errorf("%w: no letters are selected; give --all, or --id, --task, --error, --older-than, --younger-than or --limit", errUsage)
+				return fmt.Errorf("%w: no letters are selected; give --all, or --id, --task, --root, --error, --older-than, --younger-than or --limit", errUsage)
 			}
 			return a.deadLetters(cmd, args[0], func(ctx context.Context, l *deadletter.Letters) error {
 				r, err := l.Requeue(ctx, args[0], f)
@@ -104,7 +104,7 @@ func (a *app) deadDropCmd() *cobra.Command {
 			case err != nil:
 				return err
 			case !some:
-				return fmt.Errorf("%w: no letters are selected; give --all, or --id, --task, --error, --older-than, --younger-than or --limit", errUsage)
+				return fmt.Errorf("%w: no letters are selected; give --all, or --id, --task, --root, --error, --older-than, --younger-than or --limit", errUsage)
 			}
 			return a.drop(cmd, args[0], f, yes, "dropped")
 		},

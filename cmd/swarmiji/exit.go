@@ -63,7 +63,7 @@ func status(err error) int {
 		}},
 		{exitLate, []error{errLate}},
 		{exitDuplicate, []error{errDuplicate}},
-		{exitNotFound, []error{errNotFound, broker.ErrNoQueue, broker.ErrNotFound, resultstore.ErrNotFound, schedule.ErrNotFound, jobs.ErrNotFound}},
+		{exitNotFound, []error{errNotFound, broker.ErrNoQueue, broker.ErrNotFound, resultstore.ErrNotFound, schedule.ErrNotFound, jobs.ErrNotFound, task.ErrNotFound}},
 		{exitUnreachable, []error{errNobody, revoke.ErrUnheard, broker.ErrUnavailable, broker.ErrAccess, events.ErrUnavailable, resultstore.ErrUnavailable, schedule.ErrUnavailable, jobs.ErrUnavailable}},
 	} {
 		for _, one := range class.errs {

@@ -397,7 +397,7 @@ var layers = []rule{
 	{
 		"L3",
 		[]string{"consumer/internal/rates", "consumer/internal/runs"},
-		[]string{"task", "control"},
+		[]string{"task", "control", "middleware", "internal/guard"},
 		"when a task may start by its rate limit is a question of time; what runs and what waits is counted, whatever it is",
 	},
 	{
