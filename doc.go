@@ -30,8 +30,10 @@
 //     Below it are jobs/jobstore, the records and the port to their stores; jobs/queue, limits and
 //     throttlers; jobs/runner, which runs due jobs.
 //   - limit: limits of running tasks and of rates over all processes.
-//   - revoke: revocations of tasks.
-//   - deadletter: lists, requeues, removes and exports tasks that failed for good.
+//   - revoke: revocations of tasks and workflows.
+//   - deadletter: lists, requeues, removes and exports tasks that failed for good, and retries
+//     workflows.
+//   - workflow: shows the steps of a submitted workflow.
 //   - health: whether a process is live and ready, over HTTP.
 //   - control: commands to running consumers.
 //   - inspect: shows what runs, explains what a task waits for, and changes it, with an audit log.

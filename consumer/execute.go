@@ -156,6 +156,7 @@ func (q *queue) finish(r *run, result any, err error) {
 	defer q.c.settling.Release()
 	r.ended = time.Now()
 	r.returned.Store(true)
+	r.endProgress()
 	defer q.conclude(r, result, err)
 	r.releaseAdmissions()
 }

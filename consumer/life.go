@@ -4,7 +4,6 @@ import (
 	"errors"
 	"time"
 
-	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/consumer/internal/workflow"
 	"github.com/swarmiji/swarmiji/internal/wire"
 	"github.com/swarmiji/swarmiji/resultstore"
@@ -17,27 +16,6 @@ import (
 // Successors carry the life of their parent. Records of steps that were skipped because the task
 // failed are reopened before the steps are sent. Error tasks of a later life have ids of their own.
 // internal/wire/life.go says how messages carry the life.
-
-// beginLife changes e to the life of its message m, if that is later than the life in e, and else
-// does nothing. It sets the life and the name of the copy. It resets the counts of retries and
-// delays, the earliest start and the expiry. The copies of m carry the life in their envelopes, so
-// that it begins only once.
-//
-// A sealed task keeps its expiry, which limits how long its message can be replayed: any writer can
-// set the life, since it is outside of the seal.
-func beginLife(e *task.Envelope, m *broker.Message, sealed bool) {
-	life := wire.Life(m)
-	if life <= e.Life {
-		return
-	}
-	e.Life, e.Copy = life, wire.LifeCopy(m)
-	e.Retries, e.Parked, e.Crashes = 0, 0, 0
-	never := task.Set(time.Time{}) // a set zero time overrides the times of every layer
-	e.Meta.NotBefore = never
-	if !sealed {
-		e.Meta.Expires = never
-	}
-}
 
 // isSuperseded reports whether rec belongs to a later life of the task than this message. The task
 // then continues or ended in another message.

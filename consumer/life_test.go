@@ -29,14 +29,14 @@ func TestBeginLife(t *testing.T) {
 	m.Generation = 5
 	m.Properties = map[string]string{"expiration": "1000", "type": "own"}
 	before := *e
-	if beginLife(e, m, false); !cmp.Equal(&before, e, opts()...) {
+	if wire.BeginLife(e, m, false); !cmp.Equal(&before, e, opts()...) {
 		t.Fatal("a message of the first life began another one")
 	}
 	next := wire.NewLife(m, "again")
 	if next.Generation != wire.FirstGeneration(1) || !next.Expires.IsZero() || wire.Life(next) != 1 || next.Properties["expiration"] != "" || next.Properties["type"] != "own" {
 		t.Fatalf("the message of the next life is %+v", next)
 	}
-	beginLife(e, next, false)
+	wire.BeginLife(e, next, false)
 	want := before
 	want.Retries, want.Parked, want.Crashes, want.Life, want.Copy = 0, 0, 0, 1, "again"
 	want.Meta.NotBefore, want.Meta.Expires = task.Set(time.Time{}), task.Set(time.Time{})
@@ -47,14 +47,14 @@ func TestBeginLife(t *testing.T) {
 		t.Errorf("it still expires: %v", merged.Expires.Or(past))
 	}
 	sealed := before
-	if beginLife(&sealed, next, true); sealed.Life != 1 || !sealed.Meta.Expires.Or(time.Time{}).Equal(past) {
+	if wire.BeginLife(&sealed, next, true); sealed.Life != 1 || !sealed.Meta.Expires.Or(time.Time{}).Equal(past) {
 		t.Errorf("a sealed task in its life %d expires at %v, want 1 and %v", sealed.Life, sealed.Meta.Expires.Or(time.Time{}), past)
 	}
 	e.Retries = 2 // a retry of the same life
-	if beginLife(e, next, false); e.Retries != 2 {
+	if wire.BeginLife(e, next, false); e.Retries != 2 {
 		t.Error("a copy of the same life began it anew")
 	}
-	beginLife(e, wire.NewLife(next, "third"), false)
+	wire.BeginLife(e, wire.NewLife(next, "third"), false)
 	if e.Life != 2 || e.Retries != 0 {
 		t.Errorf("life %d, retries %d; want 2 and 0", e.Life, e.Retries)
 	}

@@ -14,7 +14,9 @@ import (
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/consumer/internal/crashes"
 	"github.com/swarmiji/swarmiji/consumer/internal/intx"
+	"github.com/swarmiji/swarmiji/consumer/internal/runs"
 	"github.com/swarmiji/swarmiji/consumer/internal/workflow"
+	"github.com/swarmiji/swarmiji/internal/progress"
 	"github.com/swarmiji/swarmiji/internal/utf"
 	"github.com/swarmiji/swarmiji/internal/wire"
 	"github.com/swarmiji/swarmiji/middleware"
@@ -41,9 +43,9 @@ type run struct {
 	ended      time.Time
 	unsendable bool // the settlement failed for good: see failUnsendable
 
-	crash crashes.State // the notes of its starts
-	// releases the admissions of Config.Admit; nil: nothing to release
-	releaseAdmitted func()
+	crash      crashes.State                     // the notes of its starts
+	admissions runs.Admissions                   // what Config.Admit has returned
+	progress   atomic.Pointer[progress.Reporter] // nil: its handler has reported no progress
 	// the broker has confirmed that no earlier delivery has started
 	notStartedBefore bool
 	hasEarlySlot     atomic.Bool // it holds one of q.earlySlots
@@ -156,7 +158,7 @@ func (q *queue) read(d broker.Delivery, worker int) (*run, error) {
 			return nil, err
 		}
 	}
-	beginLife(e, m, q.c.cfg.Wire.Sealer != nil)
+	wire.BeginLife(e, m, q.c.cfg.Wire.Sealer != nil)
 	r := &run{queue: q, worker: worker, delivery: d, message: m, format: format, bare: bare, arrived: arrived, unreadable: unreadable}
 	r.request = *task.NewRequest(e, bind)
 	// a message must not choose the broker address of its result
@@ -169,6 +171,7 @@ func (q *queue) read(d broker.Delivery, worker int) (*run, error) {
 	req.Queue, req.NodeID, req.Generation, req.Received = q.name, q.c.cfg.Report.NodeID, m.Generation, time.Now()
 	req.Deliveries, req.Exact = d.Deliveries()
 	req.SettleBy(r)
+	req.AddProgressor(r)
 	handler, definition, known := q.c.mux.Lookup(e.Name)
 	r.handler = handler
 	if r.handler == nil && e.Name == task.GatherName {
@@ -329,7 +332,7 @@ func (r *run) park() {
 	}
 	delay := q.c.cfg.Tuning.UnknownDelay << min(e.Parked, 16)
 	e.Parked++
-	at := e.setDelay(delay)
+	at := e.SetDelay(delay)
 	q.c.cfg.Metrics.Parked.Inc(1)
 	r.log(slog.LevelWarn, "no handler is registered; the task is delayed", slog.Duration("delay", delay))
 	why := fmt.Errorf("parked (%d of %d): %w", e.Parked, q.c.cfg.Tuning.UnknownRetries, r.unknown())

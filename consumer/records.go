@@ -51,6 +51,9 @@ func (r *run) record(state task.State, v verdict, ended time.Time) resultstore.R
 		ContentType: v.contentType, Result: v.result, Error: task.Remote(v.err), StartedAt: req.StartedAt, FinishedAt: ended,
 		NodeID: req.NodeID, ReplyTo: req.ReplyTo, Correlation: req.Correlation, Life: req.Life, TTL: req.Effective.ResultTTL.Or(0),
 	}
+	if !ended.IsZero() {
+		rec.Progress = r.endProgress()
+	}
 	if v.await != nil { // keep the record until the answer has come or timed out
 		rec.TTL = max(rec.TTL, v.await.Timeout.Or(task.DefaultAnswerWithin)+task.DefaultResultTTL)
 	}

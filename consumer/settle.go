@@ -9,6 +9,7 @@ import (
 
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/capability"
+	"github.com/swarmiji/swarmiji/consumer/internal/runs"
 	"github.com/swarmiji/swarmiji/consumer/internal/workflow"
 	"github.com/swarmiji/swarmiji/internal/guard"
 	"github.com/swarmiji/swarmiji/internal/wake"
@@ -200,7 +201,7 @@ func (q *queue) settle(r *run, v verdict) {
 		r.ensureGivenBack()
 	case snooze:
 		next := r.next()
-		if r.replace(q.name, next, next.setDelay(v.delay), "snooze") {
+		if r.replace(q.name, next, next.SetDelay(v.delay), "snooze") {
 			q.c.cfg.Metrics.Snoozed.Inc(1)
 		}
 	case retry:
@@ -222,7 +223,7 @@ func (q *queue) settle(r *run, v verdict) {
 func (q *queue) settleRetry(ctx context.Context, r *run, v verdict) {
 	next := r.next()
 	next.Retries++
-	next.reason, _ = q.c.shown(v.err)
+	next.Reason, _ = q.c.shown(v.err)
 	after, veto := q.c.beforeEnqueue(ctx, q.name, &next.Envelope)
 	if veto != nil {
 		q.settleFinal(ctx, r, verdict{kind: failed, err: task.Remote(fmt.Errorf("swarmiji: the retry is vetoed: %w (after: %s)", veto, v.err.Error())), limit: v.limit})
@@ -238,7 +239,7 @@ func (q *queue) settleRetry(ctx context.Context, r *run, v verdict) {
 		q.settleFinal(ctx, r, saved)
 		return
 	}
-	if !r.replace(q.name, next, next.setDelay(v.delay), "retry") {
+	if !r.replace(q.name, next, next.SetDelay(v.delay), "retry") {
 		return
 	}
 	sent = nil
@@ -325,39 +326,12 @@ func (r *run) remove(ctx context.Context, v verdict) bool {
 	return r.runStep(ctx, "acknowledgement", r.delivery.Ack)
 }
 
-// nextEnvelope is the envelope of the task's next message.
-type nextEnvelope struct {
-	task.Envelope
-	reason      string // the failure before a retry, as events may show it
-	rateLimited bool   // it waits for its rate limit
-}
-
 // next returns a copy of the task's envelope for its next message. The caller may change it, but
 // not the slices and maps in it. The count of crashes, which older versions kept there, is 0.
-func (r *run) next() *nextEnvelope {
-	next := &nextEnvelope{Envelope: *r.request.Envelope}
+func (r *run) next() *runs.Next {
+	next := &runs.Next{Envelope: *r.request.Envelope}
 	next.Crashes = 0
 	return next
-}
-
-// setDelay sets e.Meta.NotBefore to d from now, rounded up to milliseconds, and returns that time.
-// For d <= 0 it unsets NotBefore and returns zero. The caller also gives the time to the broker; a
-// broker that cannot delay for so long delivers earlier, and the next consumer reads NotBefore.
-func (e *nextEnvelope) setDelay(d time.Duration) time.Time {
-	if d <= 0 {
-		e.Meta.NotBefore = task.Opt[time.Time]{}
-		return time.Time{}
-	}
-	return e.setNotBefore(time.Now().Add(d))
-}
-
-// setNotBefore sets e.Meta.NotBefore to at, rounded up to milliseconds, as the message carries it.
-// It returns the rounded time.
-func (e *nextEnvelope) setNotBefore(at time.Time) time.Time {
-	// Add keeps the monotonic clock reading
-	at = at.Add(at.Add(time.Millisecond - 1).Truncate(time.Millisecond).Sub(at))
-	e.Meta.NotBefore = task.Set(at)
-	return at
 }
 
 // replace publishes next to queue and removes the message of r, so that the task continues as next.
@@ -371,7 +345,7 @@ func (e *nextEnvelope) setNotBefore(at time.Time) time.Time {
 // For a task that runs at most once it acknowledges before it publishes, unless the broker replaces
 // messages in one step. Such a task fails as uncertain if an earlier settlement of its deferral may
 // have published next.
-func (r *run) replace(queue string, next *nextEnvelope, at time.Time, why string) bool {
+func (r *run) replace(queue string, next *runs.Next, at time.Time, why string) bool {
 	c := r.queue.c
 	// an earlier try may have published it, and the copy may have run
 	if r.answer != nil && r.answer.outcome.Again && !r.idempotent() {
@@ -409,7 +383,7 @@ func (r *run) replace(queue string, next *nextEnvelope, at time.Time, why string
 // Returns errors of the broker, and [workflow.ErrUnsendable] if next cannot be encoded. Returns
 // errUncertain if a task that runs at most once was published with an unknown outcome, unless the
 // broker replaces a delivery in one step.
-func (r *run) publishNext(ctx context.Context, queue string, next *nextEnvelope, at time.Time) error {
+func (r *run) publishNext(ctx context.Context, queue string, next *runs.Next, at time.Time) error {
 	c := r.queue.c
 	m, err := c.codec.EncodeAs(r.format, r.queue.name, &next.Envelope, r.arrived)
 	if err != nil {
@@ -422,10 +396,10 @@ func (r *run) publishNext(ctx context.Context, queue string, next *nextEnvelope,
 	if r.bare {
 		m.Headers[wire.HeaderBare] = "1" // marks the body as raw arguments despite the envelope
 	}
-	if next.rateLimited {
+	if next.RateLimited {
 		wire.StampHeld(m, wire.HeaderTurn, at)
 	}
-	out := broker.Outgoing{Queue: queue, Message: m, At: at, Reason: next.reason}
+	out := broker.Outgoing{Queue: queue, Message: m, At: at, Reason: next.Reason}
 	switch {
 	case r.acked.Load():
 		err = broker.PublishAt(ctx, c.cfg.Broker, out)

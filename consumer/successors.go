@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/consumer/internal/workflow"
+	"github.com/swarmiji/swarmiji/events"
 	"github.com/swarmiji/swarmiji/internal/utf"
 	"github.com/swarmiji/swarmiji/internal/wire"
 	"github.com/swarmiji/swarmiji/resultstore"
@@ -16,7 +17,7 @@ import (
 // workflowConfig returns the configuration of the senders of successors. They call the enqueue
 // hooks, and count each confirmed successor and send its event.
 func (c *Consumer) workflowConfig() *workflow.Config {
-	return &workflow.Config{
+	w := &workflow.Config{
 		Broker: c.cfg.Broker, Codec: c.codec, Gatherer: c.gather, GroupWait: c.cfg.Tuning.GroupWait, Node: c.cfg.Report.NodeID,
 		BeforeEnqueue: func(queue string, e *task.Envelope) (func(error), error) {
 			return c.beforeEnqueue(c.settle, queue, e)
@@ -26,6 +27,12 @@ func (c *Consumer) workflowConfig() *workflow.Config {
 			c.notifySent(queue, e)
 		},
 	}
+	if c.cfg.Events != nil {
+		w.Counted = func(e *task.Envelope, g resultstore.Gathered) {
+			c.publish(events.GroupCounts(e, g.Done, g.Failed, g.Size))
+		}
+	}
+	return w
 }
 
 // publishSuccessors sends the tasks that follow this task or its group, and blocks until they are

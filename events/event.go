@@ -23,9 +23,27 @@ const (
 	TaskRevoked = "task-revoked" // sent by the consumer that skipped the task
 	// sent after an attempt ended and the task waits for an answer from outside
 	TaskAwaiting = "task-awaiting"
+	// sent while an attempt runs, at most once a second; Fields has done, total and note
+	TaskProgress = "task-progress"
+	// sent after a member of a group ended, at most once a second by one consumer, and after the last
+	// member; TaskID is the task that follows the group, and Fields has group, root, done, failed and
+	// total
+	GroupProgress = "group-progress"
 	// asks consumers to skip tasks; package revoke writes and reads it
 	TaskRevoke = "task-revoke"
 )
+
+// ProgressFields returns the Fields of a [TaskProgress] event.
+func ProgressFields(p task.ProgressValue) map[string]any {
+	return map[string]any{"done": p.Done, "total": p.Total, "note": p.Note}
+}
+
+// GroupCounts returns the [GroupProgress] event after the end of a member of a group.
+func GroupCounts(member *task.Envelope, done, failed, total int) *Event {
+	return &Event{Type: GroupProgress, TaskID: member.Chord.ID, Fields: map[string]any{
+		"group": string(member.Group), "root": string(member.RootID()), "done": done, "failed": failed, "total": total,
+	}}
+}
 
 // Limits of the texts of an event, in bytes. Longer texts are cut.
 const (

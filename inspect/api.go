@@ -78,11 +78,11 @@ type Dead interface {
 // was submitted, or for a composed one its last step.
 type Workflows interface {
 	// GetWorkflow returns the steps of a workflow. Returns [ErrNotFound] if none is known.
-	GetWorkflow(ctx context.Context, q WorkflowQuery) (Workflow, error)
+	GetWorkflow(ctx context.Context, root task.ID) (Workflow, error)
 	// CancelWorkflow cancels a workflow as revoke.Revoker.Cancel does: no consumer of Change.Nodes
 	// starts a task of it any more. Returns [ErrNoConsumer] if no running consumer has answered; the
 	// cancel is stored nevertheless.
-	CancelWorkflow(ctx context.Context, root task.ID) (Change, error)
+	CancelWorkflow(ctx context.Context, w WorkflowCancel) (Change, error)
 	// RetryWorkflow runs the failed steps of a workflow again, as deadletter.Letters.Retry does. Tasks
 	// that have succeeded do not run again. Returns [ErrConflict] if it cannot be retried.
 	RetryWorkflow(ctx context.Context, r WorkflowRetry) (Change, error)

@@ -60,7 +60,7 @@ func TestNothingGiven(t *testing.T) {
 	valid := map[string]any{
 		"GetQueue": "work", "PurgeQueue": inspect.Purge{Queue: "work"}, "PauseQueue": inspect.Pause{Queue: "work"}, "ResumeQueue": "work",
 		"ListMessages": inspect.MessageQuery{Queue: "work", Place: broker.PlaceWaiting}, "CancelTask": inspect.Cancel{ID: "x"},
-		"CancelWorkflow": task.ID("x"), "RetryWorkflow": inspect.WorkflowRetry{Root: "x"}, "GetWorker": "node",
+		"CancelWorkflow": inspect.WorkflowCancel{Root: "x"}, "RetryWorkflow": inspect.WorkflowRetry{Root: "x"}, "GetWorker": "node",
 		"ScaleWorkers": inspect.Scale{Queue: "work", Workers: 1}, "LimitWorkers": inspect.RateLimit{Name: "x"}, "StopWorkers": inspect.Stop{All: true},
 		"CancelJobs": inspect.JobChange{IDs: []int64{1}}, "RetryJobs": inspect.JobChange{IDs: []int64{1}},
 		"RemoveJobs": inspect.JobChange{IDs: []int64{1}},

@@ -278,6 +278,9 @@ func (s *sighting) detail() TaskDetail {
 	if r := s.record; r != nil {
 		t.Attempt, t.Node, t.Started, t.Ended = r.Retries+1, r.NodeID, r.StartedAt, r.FinishedAt
 		d.Correlation = r.Correlation
+		if p := r.Progress; !p.IsZero() {
+			d.Progress = &Progress{Done: int64(p.Done), Total: int64(p.Total), Note: p.Note, At: utc(p.At)}
+		}
 		if !r.StartedAt.IsZero() && r.FinishedAt.After(r.StartedAt) {
 			t.Run = Duration(r.FinishedAt.Sub(r.StartedAt))
 		}

@@ -7,29 +7,58 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// WorkflowQuery selects the steps of a workflow.
-type WorkflowQuery struct {
-	Root task.ID `json:"root"`
-	// Limit is the largest number of steps. Default and maximum: [MaxLimit].
-	Limit int `json:"limit,omitempty"`
-}
-
-// Workflow is the tree of a workflow.
+// Workflow is the state of a workflow, as package workflow shows it.
 type Workflow struct {
-	Root  task.ID `json:"root"`
-	State State   `json:"state"`
-	// Counts are the numbers of known steps by state.
-	Counts map[State]int `json:"counts"`
-	// Steps are the tasks, each after its parent. A step that was not sent yet is not known.
+	Root task.ID `json:"root"`
+	// State is that of the last step: pending if it has not begun.
+	State task.State `json:"state"`
+	// Failed is the step that ended the workflow. nil: none is known.
+	Failed *WorkflowStep `json:"failed,omitempty"`
+	// Steps are the known tasks and groups in the order of their composition. What is below a step
+	// follows it, with a higher Depth.
 	Steps []WorkflowStep `json:"steps"`
 	// More reports that there are further steps.
 	More bool `json:"more,omitempty"`
 }
 
-// WorkflowStep is a task of a workflow.
+// WorkflowStep is a task or a group of a workflow.
 type WorkflowStep struct {
-	Task
-	Depth int `json:"depth"` // 0 for the first step
+	ID    task.ID `json:"id"`
+	Depth int     `json:"depth"` // 0 for a step, 1 for a member of its group
+	// Members counts the members of a group. The fields from Name on are then empty. nil: a task.
+	Members *Members `json:"members,omitempty"`
+
+	Name     string     `json:"name,omitempty"`
+	State    task.State `json:"state,omitempty"`
+	Attempt  int        `json:"attempt,omitempty"`
+	Life     int        `json:"life,omitempty"` // how often it was requeued
+	Started  time.Time  `json:"started,omitzero"`
+	Ended    time.Time  `json:"ended,omitzero"`
+	Node     string     `json:"node,omitempty"`
+	Error    string     `json:"error,omitempty"`
+	Progress *Progress  `json:"progress,omitempty"`
+}
+
+// Members counts the members of a group.
+type Members struct {
+	Done   int `json:"done"`
+	Failed int `json:"failed"`
+	Total  int `json:"total"` // 0: not known yet
+}
+
+// Progress is what a task has reported about itself last.
+type Progress struct {
+	Done  int64     `json:"done"`
+	Total int64     `json:"total,omitempty"` // 0: not known
+	Note  string    `json:"note,omitempty"`
+	At    time.Time `json:"at,omitzero"`
+}
+
+// WorkflowCancel says which workflow is cancelled.
+type WorkflowCancel struct {
+	Root task.ID `json:"root"`
+	// Until is the last moment at which its tasks could start. Default: as in revoke.Revoker.Cancel.
+	Until time.Time `json:"until,omitzero"`
 }
 
 // WorkflowRetry says which workflow is retried.

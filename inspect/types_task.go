@@ -61,6 +61,8 @@ type TaskDetail struct {
 	Args   string `json:"args,omitempty"`
 	Result string `json:"result,omitempty"`
 	Stack  string `json:"stack,omitempty"`
+	// Progress is the last progress that the task has reported. nil: none.
+	Progress *Progress `json:"progress,omitempty"`
 	// Timeline are the events of the task, the oldest first, if a history is given.
 	Timeline []Step `json:"timeline,omitempty"`
 	// Dead is its dead letter.

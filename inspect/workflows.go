@@ -4,27 +4,74 @@ import (
 	"context"
 	"strings"
 
+	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/revoke"
 	"github.com/swarmiji/swarmiji/task"
+	"github.com/swarmiji/swarmiji/workflow"
 )
 
 // GetWorkflow implements [Workflows].
-func (l *Local) GetWorkflow(_ context.Context, q WorkflowQuery) (Workflow, error) {
-	return Workflow{Root: q.Root}, missing("workflows", needHistory)
+func (l *Local) GetWorkflow(ctx context.Context, root task.ID) (Workflow, error) {
+	if l.cfg.Results == nil || resultstore.RepliesOnly(l.cfg.Results) {
+		return Workflow{}, missing("workflows", "set inspect.Config.Results to a store that keeps records; the URL of the broker names one with results=")
+	}
+	v, err := workflow.New(workflow.Config{Results: l.cfg.Results, Stores: l.cfg.Stores, Wire: l.cfg.Wire, History: l.knownSteps()})
+	if err != nil {
+		return Workflow{}, wrapped(err)
+	}
+	tree, err := v.Show(ctx, root)
+	if err != nil {
+		return Workflow{}, wrapped(err)
+	}
+	w := Workflow{Root: tree.Root, State: tree.State, Steps: []WorkflowStep{}, More: tree.More}
+	if tree.Failed != nil {
+		failed := stepOf(tree.Failed, 0)
+		w.Failed = &failed
+	}
+	w.add(tree.Steps, 0)
+	return w, nil
+}
+
+// add appends steps and what is below them.
+func (w *Workflow) add(nodes []*workflow.Node, depth int) {
+	for _, n := range nodes {
+		if n == nil {
+			continue
+		}
+		w.Steps = append(w.Steps, stepOf(n, depth))
+		w.add(n.Children, depth+1)
+	}
+}
+
+// stepOf describes a task or a group.
+func stepOf(n *workflow.Node, depth int) WorkflowStep {
+	s := WorkflowStep{
+		ID: n.ID, Depth: depth, Name: n.Name, State: n.State, Attempt: n.Retries + 1, Life: n.Life, Started: utc(n.StartedAt), Ended: utc(n.FinishedAt), Node: n.NodeID,
+	}
+	if n.Error != nil {
+		s.Error = n.Error.Error()
+	}
+	if p := n.Progress; !p.IsZero() {
+		s.Progress = &Progress{Done: int64(p.Done), Total: int64(p.Total), Note: p.Note, At: utc(p.At)}
+	}
+	if g := n.Group; g != nil {
+		s.Attempt, s.Members = 0, &Members{Done: g.Done, Failed: g.Failed, Total: g.Total}
+	}
+	return s
 }
 
 // CancelWorkflow implements [Workflows].
-func (l *Local) CancelWorkflow(ctx context.Context, root task.ID) (Change, error) {
-	c := Change{Do: DoCancelWorkflow, Target: string(root)}
-	if err := root.Check(); err != nil {
+func (l *Local) CancelWorkflow(ctx context.Context, w WorkflowCancel) (Change, error) {
+	c := Change{Do: DoCancelWorkflow, Target: string(w.Root)}
+	if err := w.Root.Check(); err != nil {
 		return c, wrapped(err)
 	}
 	r, err := l.revoker(nil)
 	if err != nil {
 		return c, err
 	}
-	return l.change(ctx, c, nil, func(c *Change) error {
-		nodes, err := r.Cancel(ctx, revoke.Options{}, root)
+	return l.change(ctx, c, w, func(c *Change) error {
+		nodes, err := r.Cancel(ctx, revoke.Options{Until: w.Until}, w.Root)
 		for _, node := range nodes {
 			c.Nodes = append(c.Nodes, NodeAnswer{Node: node})
 		}

@@ -272,6 +272,44 @@ func (in *inbox) loadState(ctx context.Context, id task.ID) (task.State, error) 
 	return r.State, nil
 }
 
+// loadProgress reads the progress of a task from its record. It is zero for a task that this
+// producer has submitted and that has no record yet, or whose results go to reply queues. Otherwise
+// it has the errors of loadState.
+func (in *inbox) loadProgress(ctx context.Context, id task.ID) (task.ProgressValue, error) {
+	if in.replies {
+		if in.submitted(id) == elsewhere {
+			return task.ProgressValue{}, fmt.Errorf("swarmiji: progress of %s: %w", id, errReplies)
+		}
+		return task.ProgressValue{}, nil
+	}
+	r, err := in.store.Load(ctx, id)
+	switch {
+	case errors.Is(err, resultstore.ErrNotFound):
+		_, err = in.stateWithoutRecord(id)
+		return task.ProgressValue{}, err
+	case err != nil:
+		return task.ProgressValue{}, fmt.Errorf("swarmiji: progress of %s: %w", id, err)
+	}
+	return r.Progress, nil
+}
+
+// Progress returns the progress in the stored record, see loadProgress. It implements
+// [task.ProgressPending]. It registers no waiter.
+func (o *observed) Progress(ctx context.Context) (task.ProgressValue, error) {
+	return o.inbox.loadProgress(ctx, o.id)
+}
+
+// Progress returns the last progress of an ended task at once, and else that of loadProgress. It
+// implements [task.ProgressPending].
+func (w *waiter) Progress(ctx context.Context) (task.ProgressValue, error) {
+	select {
+	case <-w.done:
+		return w.record.Progress, w.err
+	default:
+	}
+	return w.inbox.loadProgress(ctx, w.id)
+}
+
 // stateWithoutRecord returns the state of a task without a record in the store. For a task that
 // this producer has submitted and waits for, that is the last state that a reply queue has sent, or
 // [task.StatePending]. For others, and those of SubmitTx, it returns [task.ErrNotFound]. It takes

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/swarmiji/swarmiji/internal/wire"
 	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/task"
 )
@@ -67,6 +68,29 @@ func (in *inbox) forgottenGroup(ctx context.Context, w *waiter) error {
 		}
 	}
 	return nil
+}
+
+// Groups returns the counts of the groups before the step of w. It implements [task.GroupPending].
+// It takes in.mu, but not during the calls of the gatherer, whose errors it returns.
+func (w *waiter) Groups(ctx context.Context) ([]task.GroupProgress, error) {
+	in := w.inbox
+	in.mu.Lock()
+	counts := make([]task.GroupProgress, len(w.groups))
+	for i := range w.groups {
+		counts[i].Group = w.groups[i].id
+	}
+	in.mu.Unlock()
+	for i := range counts {
+		known, err := wire.LatestGroup(ctx, in.gatherer, &counts[i].Group)
+		if errors.Is(err, resultstore.ErrNotFound) { // no member has ended
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("swarmiji: group %s: %w", counts[i].Group, err)
+		}
+		counts[i].Done, counts[i].Failed, counts[i].Total = known.Done, known.Failed, known.Size
+	}
+	return counts, nil
 }
 
 // fail removes w from the inbox and resolves it with err: its futures return err. It takes in.mu.

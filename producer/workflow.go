@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -165,6 +166,7 @@ func withLastID(n *task.Node, id task.ID) *task.Node {
 type place struct {
 	main     bool // it has a future
 	template bool // inside of a Map: each copy gets a derived id
+	onError  bool // runs after a failure: the time limit of the workflow does not apply
 	depth    int
 }
 
@@ -193,6 +195,9 @@ func (b *builder) link(n *task.Node, at place) (task.Link, error) {
 		l.Meta = *n.Call.Definition
 	}
 	l.Meta.Overlay(&n.Call.Meta)
+	if !at.onError {
+		b.limit(&l.Meta)
+	}
 	b.own.set(&l, &n.Call, &b.work.Call)
 	if err := errors.Join(task.CheckName(l.Name), l.Meta.Check()); err != nil {
 		return l, fmt.Errorf("step %s: %w", utf.Cut(l.Name, 128), err)
@@ -218,16 +223,28 @@ func (b *builder) link(n *task.Node, at place) (task.Link, error) {
 	return l, b.follow(n, &l, at)
 }
 
+// limit sets the time limit of the workflow, the expiry of the call, in the metadata of a step,
+// unless the step expires earlier.
+func (b *builder) limit(m *task.Metadata) {
+	until := b.work.Call.Meta.Expires.Or(time.Time{})
+	if own := m.Expires.Or(time.Time{}); !until.IsZero() && (own.IsZero() || until.Before(own)) {
+		m.Expires = task.Set(until)
+	}
+}
+
 // follow adds the nodes that follow n to its link l: successors and error tasks, which have no
 // futures, and last the next step. Returns the errors of link.
 func (b *builder) follow(n *task.Node, l *task.Link, at place) error {
-	side := place{template: at.template, depth: at.depth}
+	side := place{template: at.template, depth: at.depth, onError: at.onError}
+	failed := side
+	failed.onError = true
 	for _, list := range []struct {
 		nodes []*task.Node
 		links *[]task.Link
-	}{{n.Then, &l.Then}, {n.Else, &l.Else}} {
+		at    place
+	}{{n.Then, &l.Then, side}, {n.Else, &l.Else, failed}} {
 		for _, node := range list.nodes {
-			link, err := b.link(node, side)
+			link, err := b.link(node, list.at)
 			if err != nil {
 				return err
 			}

@@ -55,6 +55,8 @@ type Record struct {
 	NodeID      string    // consumer that wrote the record
 	ReplyTo     string    // node id of the submitter that is notified
 	Correlation string
+	// Progress is the last progress that the attempt has reported, see [task.Progress].
+	Progress task.ProgressValue
 	// Life is the number of times that the task was requeued from the dead letters; see task.Envelope.
 	Life int
 	// TTL is the least time that the store keeps the record after Save. 0: the default of the store.

@@ -29,8 +29,8 @@ type Work struct {
 	// Stream, if not nil, yields the arguments of the members one by one instead of Args. Node is then
 	// a group with Each.
 	Stream iter.Seq[any]
-	// Headers and Correlation of all steps, which a step's own override, Parent and Root. ID is that
-	// of the last step; "": the producer chooses one.
+	// Headers and Correlation of all steps, which a step's own override, Parent, Root, and Expires of
+	// Meta, the time limit of all steps. ID is that of the last step; "": the producer chooses one.
 	Call Call
 }
 

@@ -32,6 +32,8 @@ type Request struct {
 	decode  func(contentType string, data []byte, v any) error
 	members MembersFunc // nil without a Gatherer and outside of consumers
 	settler Settler     // nil outside of consumers
+	// nil outside of consumers and job runners
+	progress Progressor
 }
 
 // NewRequest returns the request of an envelope. Its effective metadata are those of the envelope.

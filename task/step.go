@@ -170,8 +170,12 @@ func (r *Run[R]) Steps() []Pending { return slices.Clone(r.steps) }
 //
 // All steps must fit into the first messages: at most serializer.MaxLinks steps, and the size limit
 // of a message. Submit checks this before it sends. Of opts, only the id (of the last step),
-// headers and correlation apply; the steps have their own metadata. A step's own headers and
-// correlation override those of opts, and only that step has them.
+// headers, correlation and [WithExpires] apply; the steps have their own metadata. A step's own
+// headers and correlation override those of opts, and only that step has them.
+//
+// WithExpires is the time limit of the whole workflow: a step that is received after that time does
+// not start, and the workflow ends with [ErrExpired]. A running step continues. It does not apply
+// to error tasks, and not to the steps that follow a retried one.
 func (s Step[A, R]) Submit(ctx context.Context, to WorkSubmitter, args A, opts ...Option) (*Run[R], error) {
 	return runOf[R](to.SubmitWork(ctx, Work{Node: s.node.closed(), Args: args, Call: apply(Call{}, opts)}))
 }

@@ -49,6 +49,7 @@ func (d *deadFilter) flags(cmd *cobra.Command, limit int) {
 	f := cmd.Flags()
 	f.StringArrayVar(&d.ids, "id", nil, "`id` of a task; may be repeated; default: any")
 	f.StringVar(&d.f.Task, "task", "", "`name` of the tasks; * stands for any text; default: any")
+	f.StringVar((*string)(&d.f.Root), "root", "", "`id` of the workflow of the tasks; default: any")
 	f.StringVar(&d.f.Error, "error", "", "`text` that the reason contains, case-sensitive; default: any")
 	f.StringArrayVar(&d.headers, "header", nil, "`key=value` of a header of the task; may be repeated: all must match; default: any")
 	f.DurationVar(&d.f.OlderThan, "older-than", 0, "only letters older than this, such as 24h; default: any")
@@ -81,7 +82,7 @@ func (d *deadFilter) filter() (f deadletter.Filter, some bool, err error) {
 	if f.Limit < 0 || f.OlderThan < 0 || f.YoungerThan < 0 {
 		return f, false, fmt.Errorf("%w: --limit is %d, --older-than %v, --younger-than %v", errUsage, f.Limit, f.OlderThan, f.YoungerThan)
 	}
-	some = d.all || f.IDs != nil || f.Task != "" || f.Error != "" || f.Headers != nil || f.OlderThan > 0 || f.YoungerThan > 0 || f.Limit > 0
+	some = d.all || f.IDs != nil || f.Task != "" || f.Root != "" || f.Error != "" || f.Headers != nil || f.OlderThan > 0 || f.YoungerThan > 0 || f.Limit > 0
 	return f, some, nil
 }
 

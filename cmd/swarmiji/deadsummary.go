@@ -17,7 +17,7 @@ import (
 func (d *deadFilter) some() (deadletter.Filter, error) {
 	f, some, err := d.filter()
 	if err == nil && !some {
-		err = fmt.Errorf("%w: no letters are selected; give --all, or --id, --task, --error, --header, --older-than, --younger-than or --limit", errUsage)
+		err = fmt.Errorf("%w: no letters are selected; give --all, or --id, --task, --root, --error, --header, --older-than, --younger-than or --limit", errUsage)
 	}
 	return f, err
 }

@@ -66,7 +66,7 @@ func status(err error) int {
 		{exitError, []error{control.ErrMissing}},
 		{exitLate, []error{errLate}},
 		{exitDuplicate, []error{errDuplicate}},
-		{exitNotFound, []error{errNotFound, inspect.ErrNotFound, broker.ErrNoQueue, broker.ErrNotFound, resultstore.ErrNotFound, schedule.ErrNotFound, jobs.ErrNotFound}},
+		{exitNotFound, []error{errNotFound, inspect.ErrNotFound, broker.ErrNoQueue, broker.ErrNotFound, resultstore.ErrNotFound, schedule.ErrNotFound, jobs.ErrNotFound, task.ErrNotFound}},
 		{exitUnreachable, []error{errNobody, errUnreachable, inspect.ErrNoConsumer, inspect.ErrUnavailable, revoke.ErrUnheard, broker.ErrUnavailable, broker.ErrAccess, events.ErrUnavailable, resultstore.ErrUnavailable, schedule.ErrUnavailable, jobs.ErrUnavailable}},
 	} {
 		for _, one := range class.errs {

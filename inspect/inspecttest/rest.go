@@ -358,7 +358,7 @@ func testInvalid(w *world) {
 		"why":              second(api.Why(w.ctx(), inspect.TaskKey{})),
 		"queues of a task": second(api.Why(w.ctx(), inspect.TaskKey{ID: "x", Queues: []string{bad}})),
 		"cancel":           second(api.CancelTask(w.ctx(), inspect.Cancel{})),
-		"workflow":         second(api.CancelWorkflow(w.ctx(), "")),
+		"workflow":         second(api.CancelWorkflow(w.ctx(), inspect.WorkflowCancel{})),
 		"dead queue":       second(api.CountDead(w.ctx(), inspect.DeadFilter{Queue: bad})),
 		"dead age":         second(api.CountDead(w.ctx(), inspect.DeadFilter{Queue: queue, OlderThan: -1})),
 		"dead limit":       second(api.DropDead(w.ctx(), inspect.DeadChange{DeadFilter: inspect.DeadFilter{Queue: queue}, Limit: inspect.MaxBulk + 1})),

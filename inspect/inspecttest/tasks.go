@@ -206,6 +206,13 @@ func testWorkflows(w *world) {
 		w.no(err)
 		return len(page.Letters) == 1
 	})
+	_, err := api.GetWorkflow(w.ctx(), "none")
+	w.is(err, inspect.ErrNotFound)
+	flow, err := api.GetWorkflow(w.ctx(), broken)
+	w.no(err)
+	if flow.Root != broken || flow.State != task.StateFailed || flow.Failed == nil || flow.Failed.Name != flakyTask.Name() || len(flow.Steps) != 2 {
+		w.Errorf("a failed workflow: %+v", flow)
+	}
 	w.repaired.Store(true)
 	c, err := api.RetryWorkflow(w.ctx(), inspect.WorkflowRetry{Root: broken, Queues: []string{queue}})
 	w.no(err)
@@ -222,7 +229,7 @@ func testWorkflows(w *world) {
 		w.no(err)
 		return len(page.Tasks) == 1
 	})
-	c, err = api.CancelWorkflow(w.ctx(), long)
+	c, err = api.CancelWorkflow(w.ctx(), inspect.WorkflowCancel{Root: long})
 	w.no(err)
 	if c.Done != 1 || len(c.Nodes) == 0 {
 		w.Errorf("a running workflow is cancelled: %+v", c)

@@ -120,9 +120,9 @@ var coreLayers = []rule{
 	},
 	{
 		"L1",
-		[]string{"internal/guard"},
+		[]string{"internal/guard", "internal/progress"},
 		[]string{"task", "@leaves"},
-		"it runs functions of users for whoever calls them, and knows only what a handler is",
+		"they serve functions of users for whoever calls them, and know only what a handler is",
 	},
 	{
 		"L1",
@@ -223,7 +223,7 @@ var coreLayers = []rule{
 	{
 		"L4",
 		[]string{"jobs/runner"},
-		[]string{"jobs", "jobs/internal/page", "jobs/internal/rules", "jobs/queue", "jobs/jobstore", "task", "resultstore", "when", "internal/guard", "internal/taskio", "internal/held", "@leaves"},
+		[]string{"jobs", "jobs/internal/page", "jobs/internal/rules", "jobs/queue", "jobs/jobstore", "task", "resultstore", "when", "internal/guard", "internal/progress", "internal/taskio", "internal/held", "@leaves"},
 		"a runner does what any program may do with a service; what it submits tasks through is handed in",
 	},
 	{
@@ -294,9 +294,9 @@ var coreLayers = []rule{
 	},
 	{
 		"L2",
-		[]string{"deadletter"},
+		[]string{"deadletter", "workflow"},
 		[]string{"task", "broker", "resultstore", "serializer", "internal/wire", "@leaves"},
-		"it reads dead letters in any format, and begins a task's new life in its store and its queue",
+		"dead letters are read in any format and begin a new life in their store and queue; a workflow is shown from its records",
 	},
 	{
 		"L2",
@@ -397,7 +397,7 @@ var coreLayers = []rule{
 	{
 		"L3",
 		[]string{"consumer/internal/rates", "consumer/internal/runs"},
-		[]string{"task", "control"},
+		[]string{"task", "control", "middleware", "internal/guard"},
 		"when a task may start by its rate limit is a question of time; what runs and what waits is counted, whatever it is",
 	},
 	{
@@ -415,7 +415,7 @@ var coreLayers = []rule{
 	{
 		"L4",
 		[]string{"consumer"},
-		[]string{"task", "@ports", "consumer/internal/*", "middleware", "control", "revoke", "internal/guard", "internal/wire", "internal/report", "@leaves"},
+		[]string{"task", "@ports", "consumer/internal/*", "middleware", "control", "revoke", "internal/guard", "internal/progress", "internal/wire", "internal/report", "@leaves"},
 		"the consumer works with every adapter and so knows none, nor the producer; what keeps tasks that wait for answers is handed in",
 	},
 	{
@@ -457,7 +457,7 @@ var coreLayers = []rule{
 	{
 		"L5",
 		[]string{"cmd/..."},
-		[]string{"task", "@ports", "serializer/*", "control", "revoke", "deadletter", "when", "schedule", "jobs", "jobs/jobstore", "jobs/bedrock", "outbox", "producer", "open", "open/all", "inspect", "@adapters", "@leaves", "internal/wire"},
+		[]string{"task", "@ports", "serializer/*", "control", "revoke", "deadletter", "workflow", "when", "schedule", "jobs", "jobs/jobstore", "jobs/bedrock", "outbox", "producer", "open", "open/all", "inspect", "@adapters", "@leaves", "internal/wire"},
 		"programs use the library as its users do; the wire alone opens what others have sealed, for people to see it",
 	},
 	{

@@ -7,7 +7,7 @@ var inspecting = []rule{
 		[]string{"inspect"},
 		[]string{
 			"task", "broker", "resultstore", "serializer", "serializer/msgpack", "events", "events/liveness", "router", "control", "deadletter", "revoke", "limit",
-			"when", "schedule", "jobs", "jobs/jobstore", "internal/wire", "@leaves",
+			"when", "schedule", "jobs", "jobs/jobstore", "workflow", "history", "settings", "internal/wire", "@leaves",
 		},
 		"what runs is shown and changed through the ports and the packages of their operators, and no adapter is known; the wire decodes messages for people",
 	},

@@ -86,25 +86,37 @@ func judge(list []task.Settled[int]) int {
 	return n
 }
 
+// draw draws parts of a workflow.
+type draw struct {
+	*rand.Rand
+	strict bool // see Strict
+}
+
 // Random returns a random workflow that is nested up to depth.
-func Random(r *rand.Rand, depth int) Graph {
+func Random(r *rand.Rand, depth int) Graph { return draw{r, false}.random(depth) }
+
+// Strict returns a random workflow that is nested up to depth. None of its tasks fails by itself,
+// and it fails if any task fails for another reason: all its groups fail with their members.
+func Strict(r *rand.Rand, depth int) Graph { return draw{r, true}.random(depth) }
+
+func (r draw) random(depth int) Graph {
 	if depth == 0 {
-		return leaf(r)
+		return r.leaf()
 	}
 	switch r.IntN(7) {
 	case 0:
-		return leaf(r)
+		return r.leaf()
 	case 1, 2:
-		return chainOf(Random(r, depth-1), Random(r, depth-1))
+		return chainOf(r.random(depth-1), r.random(depth-1))
 	case 3, 4:
-		return chordOf(r, depth)
+		return r.chordOf(depth)
 	default:
-		return mapOf(r, Random(r, depth-1))
+		return r.mapOf(r.random(depth - 1))
 	}
 }
 
-func leaf(r *rand.Rand) Graph {
-	if r.IntN(8) > 0 {
+func (r draw) leaf() Graph {
+	if r.strict || r.IntN(8) > 0 {
 		return Graph{mixTask, func(n int, e *Expected) (int, bool) {
 			e.Steps++
 			return mix(n), true
@@ -133,8 +145,12 @@ func chainOf(a, b Graph) Graph {
 // ending completes a group with a random policy and a callback that depends on the order. It
 // returns the workflow part and a function that computes the part's result from the members'
 // outcomes.
-func ending[A any](r *rand.Rand, f task.Fan[A, int]) (task.Part[A, int], func([]end, *Expected) (int, bool)) {
-	switch r.IntN(4) {
+func ending[A any](r draw, f task.Fan[A, int]) (task.Part[A, int], func([]end, *Expected) (int, bool)) {
+	policy := 2
+	if !r.strict {
+		policy = r.IntN(4)
+	}
+	switch policy {
 	case 0:
 		return task.Chord(f.Collect(), judgeTask), func(ends []end, e *Expected) (int, bool) {
 			e.Steps++
@@ -178,11 +194,11 @@ func values(ends []end) []int {
 	return list
 }
 
-func chordOf(r *rand.Rand, depth int) Graph {
+func (r draw) chordOf(depth int) Graph {
 	members := make([]Graph, 1+r.IntN(3))
 	parts := make([]task.Part[int, int], len(members))
 	for i := range members {
-		members[i] = Random(r, depth-1)
+		members[i] = r.random(depth - 1)
 		parts[i] = members[i].Part
 	}
 	part, finish := ending(r, task.Group(parts...))
@@ -195,7 +211,7 @@ func chordOf(r *rand.Rand, depth int) Graph {
 	}}
 }
 
-func mapOf(r *rand.Rand, each Graph) Graph {
+func (r draw) mapOf(each Graph) Graph {
 	part, finish := ending(r, task.Map(each.Part))
 	return Graph{task.Chain(spreadTask, part), func(n int, e *Expected) (int, bool) {
 		e.Steps++

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"strconv"
+	"time"
 
 	"github.com/swarmiji/swarmiji/task"
 )
@@ -181,6 +182,9 @@ func (c *Codec) Follow(parent *task.Envelope, l *task.Link, id task.ID, queue st
 		e.ReplyTo = l.ReplyTo
 	}
 	e.Correlation = l.Correlation.Or(e.Correlation)
+	if e.Life > 0 && c.protect.sealer == nil { // as BeginLife: a later life does not expire
+		e.Meta.Expires = task.Set(time.Time{})
+	}
 	e.Headers = StepHeaders(parent.Headers, l)
 	s := Successor{Queue: queue, Envelope: e}
 	if s.Err = errors.Join(task.CheckName(e.Name), task.CheckName(queue), e.ID.Check(), e.Meta.Check()); s.Err != nil {

@@ -89,6 +89,27 @@ func stampLife(m *broker.Message, life int) {
 	m.Generation = FirstGeneration(life)
 }
 
+// BeginLife changes e to the life of its message m, if that is later than the life in e, and else
+// does nothing. It sets the life and the name of the copy. It resets the counts of retries and
+// delays, the earliest start and the expiry. The copies of m carry the life in their envelopes, so
+// that it begins only once.
+//
+// A sealed task keeps its expiry, which limits how long its message can be replayed: any writer can
+// set the life, since it is outside of the seal.
+func BeginLife(e *task.Envelope, m *broker.Message, sealed bool) {
+	life := Life(m)
+	if life <= e.Life {
+		return
+	}
+	e.Life, e.Copy = life, LifeCopy(m)
+	e.Retries, e.Parked, e.Crashes = 0, 0, 0
+	never := task.Set(time.Time{}) // a set zero time overrides the times of every layer
+	e.Meta.NotBefore = never
+	if !sealed {
+		e.Meta.Expires = never
+	}
+}
+
 // LifeID returns the id that a task has in a life: id itself in life 0, otherwise an id derived
 // from it.
 func LifeID(id task.ID, life int) task.ID {

@@ -38,6 +38,10 @@ const (
 	recordKeyStep        = 17 // str; the failed step because of which this task did not run
 	recordKeyStepID      = 18 // str
 	recordKeyLife        = 19 // integer
+	recordKeyDone        = 20 // integer
+	recordKeyTotal       = 21 // integer
+	recordKeyNote        = 22 // str
+	recordKeyProgressAt  = 23 // integer, milliseconds since 1970
 )
 
 // maxStep limits the name and the id of a step, in bytes.
@@ -111,6 +115,10 @@ func EncodeRecord(r *resultstore.Record) ([]byte, error) {
 		text(recordKeyStepID, utf.Cut(string(r.Error.StepID), maxStep))
 	}
 	count(recordKeyLife, r.Life)
+	count(recordKeyDone, r.Progress.Done)
+	count(recordKeyTotal, r.Progress.Total)
+	text(recordKeyNote, utf.Cut(r.Progress.Note, task.MaxProgressNote))
+	moment(recordKeyProgressAt, r.Progress.At)
 	b[2] = byte(n)
 	return b, nil
 }
@@ -191,6 +199,14 @@ func readRecord(r *rawmsgpack.Reader, rec *resultstore.Record) {
 			failure.StepID = task.ID(r.Text())
 		case recordKeyLife:
 			rec.Life = serializer.Count(r.Int())
+		case recordKeyDone:
+			rec.Progress.Done = serializer.Count(r.Int())
+		case recordKeyTotal:
+			rec.Progress.Total = serializer.Count(r.Int())
+		case recordKeyNote:
+			rec.Progress.Note = utf.Cut(string(r.Text()), task.MaxProgressNote)
+		case recordKeyProgressAt:
+			rec.Progress.At = serializer.FromMilli(r.Int())
 		default:
 			r.Skip()
 		}
@@ -216,7 +232,7 @@ func checkRecord(r *resultstore.Record) error {
 	if !r.State.Valid() {
 		return fmt.Errorf("state %q", utf.Cut(string(r.State), 32))
 	}
-	if r.Generation < 0 || r.Deliveries < 0 || r.Retries < 0 || r.Life < 0 {
+	if r.Generation < 0 || r.Deliveries < 0 || r.Retries < 0 || r.Life < 0 || r.Progress.Done < 0 || r.Progress.Total < 0 {
 		return fmt.Errorf("negative count: generation %d, deliveries %d, retries %d, life %d", r.Generation, r.Deliveries, r.Retries, r.Life)
 	}
 	for _, s := range [...]string{r.Name, r.ContentType, r.NodeID, r.ReplyTo, r.Correlation} {

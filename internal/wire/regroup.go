@@ -1,9 +1,12 @@
 package wire
 
 import (
+	"context"
+	"errors"
 	"maps"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/serializer"
 	"github.com/swarmiji/swarmiji/task"
 )
@@ -14,6 +17,25 @@ import (
 
 // NextGroup returns the id of the group that takes the place of a decided group.
 func NextGroup(group task.ID) task.ID { return task.Derive(group, "again") }
+
+// LatestGroup returns the state of a group, or of the last one that took its place, and sets group
+// to its id. Returns the errors of the gatherer, such as ErrNotFound of package resultstore if no
+// member of group has ended.
+func LatestGroup(ctx context.Context, gatherer resultstore.Gatherer, group *task.ID) (resultstore.Gathered, error) {
+	known, err := gatherer.Group(ctx, *group)
+	for err == nil && known.Decider >= 0 && known.Failed > 0 {
+		id := NextGroup(*group)
+		next, nerr := gatherer.Group(ctx, id)
+		if nerr != nil {
+			if !errors.Is(nerr, resultstore.ErrNotFound) {
+				err = nerr
+			}
+			break
+		}
+		*group, known = id, next
+	}
+	return known, err
+}
 
 // MoveToNextGroup changes e, a member of a group, to a member of the next group, and the tasks that
 // follow the group to members of the next groups of theirs. It does not change shared links.

@@ -97,6 +97,7 @@ func decode(data []byte, v any) error {
 func (r *session) handle(p *attempt, fn task.Handler) (any, error) {
 	a := p.active.next()
 	p.active = a
+	p.q.AddProgressor(a)
 	ctx, over := p.Begin(task.WithExpecter(context.WithValue(task.WithRequest(r.hard, p.q), activeKey{}, a), a))
 	defer over()
 	if left, ends := p.left(); ends {

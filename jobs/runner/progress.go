@@ -2,11 +2,14 @@ package runner
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/swarmiji/swarmiji/internal/progress"
 	"github.com/swarmiji/swarmiji/internal/taskio"
 	"github.com/swarmiji/swarmiji/jobs"
 	"github.com/swarmiji/swarmiji/jobs/internal/rules"
@@ -25,6 +28,8 @@ type active struct {
 	mu      sync.Mutex
 	handout jobs.Handout
 	over    bool // the handler has returned: its later calls have no effect
+	// sends the values of task.Progress; nil: there were none
+	reporter atomic.Pointer[progress.Reporter]
 	// lose marks the job as lost to another worker. nil: a consumer runs the task of a dispatched job.
 	lose func()
 }
@@ -71,22 +76,62 @@ func Progress(ctx context.Context, v any) error {
 	if _, prepared := jobs.TaskOf(&a.handout.Job); prepared {
 		return fmt.Errorf("%w: job %d belongs to a task with conditions, which stores no progress", jobs.ErrUnsupported, a.run.ID)
 	}
-	return a.update(ctx, data)
+	return a.update(ctx, func([]byte) ([]byte, error) { return data, nil })
 }
 
-// update stores data as the job's data, and then in a.handout. For a task in a consumer it reads
+// ProgressKey is the key in the data of a job under which [task.Progress] stores its last value: an
+// object with done, total, note and at (a time as in RFC 3339). It replaces the value of this key
+// only; [Progress] replaces all data. Tasks with conditions store no progress.
+const ProgressKey = "_progress"
+
+// ReportProgress implements [task.Progressor]. Its first call makes the reporter.
+func (a *active) ReportProgress(p task.ProgressValue) {
+	if a.reporter.Load() == nil {
+		a.reporter.CompareAndSwap(nil, progress.New(a.storeProgress))
+	}
+	a.reporter.Load().Report(p)
+}
+
+// storeProgress stores p in the data of the job. An error is ignored, since another value may come.
+func (a *active) storeProgress(ctx context.Context, p task.ProgressValue) {
+	if _, prepared := jobs.TaskOf(&a.handout.Job); prepared {
+		return
+	}
+	_ = a.update(ctx, func(old []byte) ([]byte, error) {
+		data := make(map[string]json.RawMessage)
+		if err := json.Unmarshal(old, &data); err != nil && len(old) > 0 {
+			return nil, err
+		}
+		value, err := json.Marshal(map[string]any{"done": p.Done, "total": p.Total, "note": p.Note, "at": p.At.UTC()})
+		if err != nil {
+			return nil, err
+		}
+		data[ProgressKey] = value
+		all, err := json.Marshal(data)
+		if err == nil {
+			err = jobstore.CheckData(all)
+		}
+		return all, err
+	})
+}
+
+// update stores the changed data of the job, and then sets them in a.handout. For a task in a consumer it reads
 // the current token if its own is stale, and tries once more. Returns ErrStale after the end of the
 // handler, and if the run is over or another worker has the job. In the last case a.lose, if set,
 // marks the job as lost. Returns other errors of the store; the data may then be stored. It takes
-// a.mu during the call of the store, so one call runs at a time.
-func (a *active) update(ctx context.Context, data []byte) error {
+// a.mu during the call of the store, so one call runs at a time. Returns the error of change.
+func (a *active) update(ctx context.Context, change func(old []byte) ([]byte, error)) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.over {
 		return fmt.Errorf("%w: the handler of job %d has ended", jobs.ErrStale, a.run.ID)
 	}
+	data, err := change(a.handout.Data)
+	if err != nil {
+		return err
+	}
 	u := jobs.Update{ID: a.run.ID, Token: a.handout.Token, Data: data}
-	err := a.s.Update(ctx, u)
+	err = a.s.Update(ctx, u)
 	// a dispatched run continues under the next token
 	if errors.Is(err, jobs.ErrStale) && a.lose == nil {
 		var j jobs.Row
@@ -148,9 +193,12 @@ func (a *active) next() *active {
 	return &active{s: a.s, run: a.run, handout: a.handout, lose: a.lose}
 }
 
-// end makes later calls of Progress and Expect return ErrStale. It takes a.mu, so it waits for a
-// call that is in progress.
+// end makes later calls of Progress and Expect return ErrStale, and ends the reports of
+// task.Progress. It takes a.mu, so it waits for a call that is in progress.
 func (a *active) end() {
+	if reporter := a.reporter.Load(); reporter != nil {
+		reporter.Close()
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.over = true
@@ -193,7 +241,10 @@ func Current(s *jobs.Service) func(next task.Handler) task.Handler {
 			}
 			a := &active{s: s, run: r, handout: jobs.Handout{Row: j}}
 			defer a.end()
-			return next.Handle(context.WithValue(ctx, activeKey{}, a), q)
+			own := *q
+			own.AddProgressor(a)
+			ctx = task.WithRequest(context.WithValue(ctx, activeKey{}, a), &own)
+			return next.Handle(ctx, &own)
 		})
 	}
 }

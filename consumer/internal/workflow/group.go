@@ -77,7 +77,13 @@ func (f *Sender) reportMember(e *task.Envelope, end ending) {
 		}
 		return err
 	})
-	if f.stopped = f.stopped || !ok; f.stopped || refused || g.Decider != e.GroupIndex {
+	if f.stopped = f.stopped || !ok; f.stopped || refused {
+		return
+	}
+	if c.Counted != nil && c.counts.due(e.Group, &g) {
+		c.Counted(e, g)
+	}
+	if g.Decider != e.GroupIndex {
 		return
 	}
 	f.sendFollowers(e, g)

@@ -37,6 +37,10 @@ type Config struct {
 	BeforeEnqueue func(queue string, e *task.Envelope) (after func(error), veto error)
 	// Sent is called after each confirmed publish.
 	Sent func(queue string, e *task.Envelope)
+	// Counted is called after the end of a member has arrived, at most once a second for each group,
+	// and for the last member. nil: not called.
+	Counted func(member *task.Envelope, g resultstore.Gathered)
+	counts  Counts
 }
 
 // Run is the ended task as its consumer settles it.

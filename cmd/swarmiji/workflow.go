@@ -1,0 +1,148 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/swarmiji/swarmiji/deadletter"
+	"github.com/swarmiji/swarmiji/open"
+	"github.com/swarmiji/swarmiji/revoke"
+	"github.com/swarmiji/swarmiji/router"
+	"github.com/swarmiji/swarmiji/task"
+)
+
+func (a *app) workflowCmd() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "workflow show|cancel|retry",
+		Short: "Show, cancel and retry workflows",
+		Long: "A workflow is named by the id of its last step, which Submit returns. Show prints its steps, cancel ends it,\n" +
+			"and retry runs its failed tasks again.",
+		Example: "  swarmiji workflow show report-2026-10\n" +
+			"  swarmiji workflow retry report-2026-10 --queue reports",
+		Args:        cobra.NoArgs,
+		Annotations: map[string]string{offline: "yes"}, // only shows its help
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return errors.Join(cmd.Help(), fmt.Errorf("%w: workflow what? show, cancel or retry", errUsage))
+		},
+	}
+	cmd.AddCommand(a.workflowShowCmd(), a.workflowCancelCmd(), a.workflowRetryCmd())
+	return cmd
+}
+
+// cancelOutput is the output of workflow cancel.
+type cancelOutput struct {
+	ID    string   `json:"id"`
+	Nodes []string `json:"nodes"`
+}
+
+func (a *app) workflowCancelCmd() *cobra.Command {
+	var within time.Duration
+	cmd := &cobra.Command{
+		Use:   "cancel ID",
+		Short: "Cancel a workflow",
+		Long: "Cancel keeps all tasks of a workflow from starting, also those that are delayed, wait for an answer or are sent\n" +
+			"later, and cancels the contexts of those that run. It takes a second, in which the consumers answer, and prints\n" +
+			"the consumers that obey from then on. The records of the tasks become revoked when a consumer receives them. A\n" +
+			"canceled workflow cannot be retried.\n\n" +
+			"Exit status: 4 if no running consumer has a list of revocations; the cancel is stored nevertheless, and\n" +
+			"consumers that start later obey it.",
+		Example: "  swarmiji workflow cancel report-2026-10",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			var o revoke.Options
+			if within < 0 {
+				return fmt.Errorf("%w: --within is %v", errUsage, within)
+			}
+			if within > 0 {
+				o.Until = time.Now().Add(within)
+			}
+			if err := task.ID(args[0]).Check(); err != nil {
+				return err
+			}
+			return a.with(cmd.Context(), open.Options{}, func(ctx context.Context, s *open.Swarm) error {
+				r, err := revoke.NewRevoker(revoke.RevokerConfig{Events: s.Revocations})
+				if err != nil {
+					return fmt.Errorf("%w: %w", errUsage, err)
+				}
+				nodes, err := r.Cancel(ctx, o, task.ID(args[0]))
+				if err != nil && !errors.Is(err, revoke.ErrUnheard) {
+					return err
+				}
+				t := &table{head: []string{"WORKFLOW", "OBEYED BY"}}
+				t.add(args[0], nodes)
+				return errors.Join(err, a.show(cancelOutput{args[0], nodes}, t))
+			})
+		},
+	}
+	cmd.Flags().DurationVar(&within, "within", 0, "how long from now its tasks could start; default: as long as the server keeps the cancel, usually 7 days")
+	return cmd
+}
+
+// retryOutput is the output of workflow retry.
+type retryOutput struct {
+	ID       string           `json:"id"`
+	Requeued int              `json:"requeued"`
+	Already  int              `json:"already"`
+	Refused  int              `json:"refused"`
+	Unfenced int              `json:"unfenced"`
+	Problems []problemsOutput `json:"problems,omitempty"`
+}
+
+func (a *app) workflowRetryCmd() *cobra.Command {
+	var queues []string
+	cmd := &cobra.Command{
+		Use:   "retry ID",
+		Short: "Run the failed tasks of a workflow again",
+		Long: "Retry requeues the dead letters of a workflow, in the queues of --queue. Tasks that have succeeded do not run\n" +
+			"again. Steps that were skipped run, with the results that the workflow has. The members of a failed group are\n" +
+			"retried together, when all members have ended.\n\n" +
+			"Letters that cannot be retried stay. The reasons are printed, and the exit status is 1. It is also 1 if the\n" +
+			"workflow has no dead letter in these queues, or was canceled. It is safe to repeat the command. --timeout\n" +
+			"limits only the connecting.",
+		Example: "  swarmiji workflow retry report-2026-10 --queue reports --queue mail",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(queues) == 0 {
+				return fmt.Errorf("%w: --queue is empty", errUsage)
+			}
+			if err := task.ID(args[0]).Check(); err != nil {
+				return err
+			}
+			return a.deadLetters(cmd, queues[0], func(ctx context.Context, l *deadletter.Letters) error {
+				r, err := l.Retry(ctx, task.ID(args[0]), queues...)
+				if errors.Is(err, deadletter.ErrNoRetry) {
+					return err
+				}
+				return errors.Join(a.retried(args[0], &r), err)
+			})
+		},
+	}
+	cmd.Flags().StringSliceVar(&queues, "queue", []string{router.DefaultQueue}, "`name` of a queue of the workflow; may be repeated")
+	return cmd
+}
+
+// retried prints the result of a retry. It returns an error if letters were refused.
+func (a *app) retried(id string, r *deadletter.Report) error {
+	out := retryOutput{ID: id, Requeued: r.Done, Already: r.Already, Refused: r.Refused, Unfenced: r.Unfenced}
+	t := &table{head: []string{"WORKFLOW", "FAILED TASKS"}}
+	t.add(id, fmt.Sprintf("%d requeued", r.Done))
+	if r.Already > 0 {
+		t.add("", fmt.Sprintf("%d had been requeued already", r.Already))
+	}
+	for _, p := range r.Problems {
+		out.Problems = append(out.Problems, problemsOutput{string(p.ID), p.Reason})
+		t.add(string(p.ID), "refused: "+p.Reason)
+	}
+	if err := a.show(out, t); err != nil || r.Refused == 0 {
+		return err
+	}
+	return fmt.Errorf("%d failed tasks cannot be retried", r.Refused)
+}
+
+// indent shifts a name below that of its parent.
+func indent(depth int, name string) string { return strings.Repeat("  ", depth) + name }
