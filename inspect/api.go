@@ -42,6 +42,12 @@ type Queues interface {
 
 // Tasks shows and cancels tasks.
 type Tasks interface {
+	// ListTasks returns the tasks of the history that match a query, those that changed last first. See
+	// history.Parse for the language.
+	ListTasks(ctx context.Context, q TaskQuery) (TaskPage, error)
+	// CountTasks counts the tasks of the history that match a query. It stops at 10,000, or when
+	// 50,000 index entries were examined.
+	CountTasks(ctx context.Context, query string) (Count, error)
 	// GetTask returns everything that is known of a task. Returns [ErrNotFound] if no part knows it.
 	GetTask(ctx context.Context, k TaskKey) (TaskDetail, error)
 	// Why returns where a task is and what it waits for. A task that no part knows is no error: the

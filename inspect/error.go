@@ -9,11 +9,13 @@ import (
 	"github.com/swarmiji/swarmiji/control"
 	"github.com/swarmiji/swarmiji/deadletter"
 	"github.com/swarmiji/swarmiji/events"
+	"github.com/swarmiji/swarmiji/history"
 	"github.com/swarmiji/swarmiji/jobs"
 	"github.com/swarmiji/swarmiji/limit"
 	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/revoke"
 	"github.com/swarmiji/swarmiji/schedule"
+	"github.com/swarmiji/swarmiji/settings"
 	"github.com/swarmiji/swarmiji/task"
 )
 
@@ -109,13 +111,13 @@ func classes() []struct {
 		errs []error
 	}{
 		{CodeUnsupported, []error{broker.ErrUnsupported, schedule.ErrUnsupported, jobs.ErrUnsupported, revoke.ErrTooLong, events.ErrNotRetained}},
-		{CodeConflict, []error{jobs.ErrState, jobs.ErrIsRunning, jobs.ErrOver, deadletter.ErrNoRetry}},
-		{CodeInvalid, []error{task.ErrBadID, task.ErrBadName, deadletter.ErrFilter, control.ErrCommand, revoke.ErrBadSelector, jobs.ErrBadJob, schedule.ErrBadEntry}},
-		{CodeNotFound, []error{broker.ErrNoQueue, broker.ErrNotFound, resultstore.ErrNotFound, schedule.ErrNotFound, jobs.ErrNotFound, task.ErrNotFound}},
+		{CodeConflict, []error{settings.ErrConflict, settings.ErrFull, jobs.ErrState, jobs.ErrIsRunning, jobs.ErrOver, deadletter.ErrNoRetry}},
+		{CodeInvalid, []error{task.ErrBadID, task.ErrBadName, history.ErrQuery, history.ErrMalformed, settings.ErrBad, deadletter.ErrFilter, control.ErrCommand, revoke.ErrBadSelector, jobs.ErrBadJob, schedule.ErrBadEntry}},
+		{CodeNotFound, []error{broker.ErrNoQueue, broker.ErrNotFound, resultstore.ErrNotFound, schedule.ErrNotFound, jobs.ErrNotFound, task.ErrNotFound, history.ErrNotFound}},
 		{CodeNoConsumer, []error{revoke.ErrUnheard, control.ErrMissing}},
 		{CodeUnavailable, []error{
 			broker.ErrUnavailable, broker.ErrAccess, resultstore.ErrUnavailable, events.ErrUnavailable, schedule.ErrUnavailable, jobs.ErrUnavailable,
-			limit.ErrUnavailable, revoke.ErrUnconfirmed, context.DeadlineExceeded, context.Canceled,
+			limit.ErrUnavailable, history.ErrUnavailable, settings.ErrUnavailable, revoke.ErrUnconfirmed, context.DeadlineExceeded, context.Canceled,
 		}},
 	}
 }

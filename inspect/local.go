@@ -16,6 +16,7 @@ import (
 	"github.com/swarmiji/swarmiji/deadletter"
 	"github.com/swarmiji/swarmiji/events"
 	"github.com/swarmiji/swarmiji/events/liveness"
+	"github.com/swarmiji/swarmiji/history"
 	"github.com/swarmiji/swarmiji/internal/nodeid"
 	"github.com/swarmiji/swarmiji/internal/wire"
 	"github.com/swarmiji/swarmiji/jobs"
@@ -23,6 +24,7 @@ import (
 	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/schedule"
 	"github.com/swarmiji/swarmiji/serializer"
+	"github.com/swarmiji/swarmiji/settings"
 	"github.com/swarmiji/swarmiji/task"
 )
 
@@ -57,6 +59,11 @@ type Config struct {
 	Schedule *schedule.Schedule
 	// Jobs are the jobs of a database, and the tasks that wait there.
 	Jobs *jobs.Service
+	// History is the history of tasks, which a recorder writes.
+	History history.Store
+	// Settings are the stored operations of consumers. Without them PauseQueue pauses only the
+	// consumers that run.
+	Settings settings.Store
 	// Limiter holds the limits over all processes, and Limits the permits of tasks by their names, the
 	// same as in limit.Config. Why needs both.
 	Limiter limit.Limiter
@@ -197,5 +204,6 @@ const (
 	needJobs     = "set inspect.Config.Jobs; on the command line give --store"
 	needAudit    = "set inspect.Config.Audit to a bus that retains events, such as open.Swarm.Audit"
 	needHistory  = "set inspect.Config.History to the store of a history"
+	needSettings = "set inspect.Config.Settings, and consumer.Config.Settings of the consumers"
 	needRun      = "call Run of inspect.Local in a goroutine"
 )

@@ -10,6 +10,7 @@ import (
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/capability"
 	"github.com/swarmiji/swarmiji/deadletter"
+	"github.com/swarmiji/swarmiji/history"
 	"github.com/swarmiji/swarmiji/jobs"
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 	"github.com/swarmiji/swarmiji/resultstore"
@@ -21,10 +22,11 @@ const deadTime = 5 * time.Second
 
 // sighting is what the parts know of one task.
 type sighting struct {
-	id     task.ID
-	hint   string // the caller's name of the task; ""
-	now    time.Time
-	record *resultstore.Record // nil: no record
+	id      task.ID
+	hint    string // the caller's name of the task; ""
+	now     time.Time
+	record  *resultstore.Record // nil: no record
+	history *history.Record     // nil: no record of the history
 	// running is the task in a consumer, held if it has not started. nil: no consumer shows it.
 	running *RunningTask
 	held    bool
@@ -56,6 +58,8 @@ func (s *sighting) name() string {
 		return s.envelope.Name
 	case s.running != nil:
 		return s.running.Name
+	case s.history != nil && s.history.Name != "":
+		return s.history.Name
 	case s.dead != nil:
 		return s.dead.Name
 	case s.deferral != nil:
@@ -81,6 +85,9 @@ func (l *Local) look(ctx context.Context, k TaskKey) (*sighting, error) {
 	if err := l.lookRecord(ctx, s); err != nil {
 		return nil, wrapped(err)
 	}
+	if err := l.lookHistory(ctx, s); err != nil {
+		return nil, wrapped(err)
+	}
 	over := s.record != nil && s.record.State.Terminal()
 	if over && s.record.State != task.StateFailed && s.record.State != task.StateExpired {
 		return s, nil
@@ -97,7 +104,11 @@ func (l *Local) look(ctx context.Context, k TaskKey) (*sighting, error) {
 	if s.census, err = l.consumers(ctx); err != nil {
 		return nil, err
 	}
-	if s.searched = k.Queues; len(s.searched) == 0 {
+	s.searched = k.Queues
+	if len(s.searched) == 0 && s.history != nil && s.history.Queue != "" {
+		s.searched, s.queue = []string{s.history.Queue}, s.history.Queue
+	}
+	if len(s.searched) == 0 {
 		if s.searched, err = l.names(ctx, s.census); err != nil {
 			return nil, wrapped(err)
 		}
@@ -301,6 +312,9 @@ func (s *sighting) detail() TaskDetail {
 			t.Started, t.Ended, t.Run = r.Since, time.Time{}, 0
 		}
 	}
+	if s.history != nil {
+		d.addHistory(s.history)
+	}
 	if s.dead != nil {
 		d.Stack = s.dead.Stack
 		if t.Error == "" {
@@ -329,6 +343,8 @@ func (s *sighting) state() State {
 		return StateWaiting
 	case s.record != nil:
 		return State(s.record.State)
+	case s.history != nil:
+		return taskOf(s.history).State
 	}
 	return StateUnknown
 }

@@ -6,11 +6,14 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/capability"
 	"github.com/swarmiji/swarmiji/control"
+	"github.com/swarmiji/swarmiji/internal/utf"
 	"github.com/swarmiji/swarmiji/router"
+	"github.com/swarmiji/swarmiji/settings"
 	"github.com/swarmiji/swarmiji/task"
 )
 
@@ -110,7 +113,15 @@ func (l *Local) queue(ctx context.Context, i broker.Inspector, c *census, name s
 		}
 		return Queue{}, err
 	}
-	q := Queue{Name: name, Ready: st.Ready, Held: st.Held, Delayed: st.Delayed, Dead: st.Dead, Oldest: utc(st.Oldest), Consumers: -1}
+	rates, err := l.rates(ctx, name)
+	if err != nil {
+		return Queue{}, err
+	}
+	pause, err := l.storedPause(ctx, name)
+	if err != nil {
+		return Queue{}, err
+	}
+	q := Queue{Name: name, Rates: rates, Pause: pause, Ready: st.Ready, Held: st.Held, Delayed: st.Delayed, Dead: st.Dead, Oldest: utc(st.Oldest), Consumers: -1}
 	if c == nil {
 		return q, nil
 	}
@@ -193,6 +204,18 @@ func (l *Local) message(place broker.Place, found *broker.Listed) Message {
 	return m
 }
 
+// storedPause returns the stored pause of a queue, or nil.
+func (l *Local) storedPause(ctx context.Context, queue string) (*StoredPause, error) {
+	if l.cfg.Settings == nil {
+		return nil, nil
+	}
+	p, found, err := settings.QueuePause(queue).Get(ctx, l.cfg.Settings)
+	if err != nil || !found || !p.Active(time.Now()) {
+		return nil, err
+	}
+	return &StoredPause{Since: utc(p.At), Until: utc(p.Until), By: p.By, Reason: p.Why}, nil
+}
+
 // PurgeQueue implements [Queues].
 func (l *Local) PurgeQueue(ctx context.Context, p Purge) (Change, error) {
 	c := Change{Do: DoPurgeQueue, Target: p.Queue, DryRun: p.DryRun}
@@ -215,14 +238,20 @@ func (l *Local) PurgeQueue(ctx context.Context, p Purge) (Change, error) {
 }
 
 // PauseQueue implements [Queues]. Without settings it pauses the consumers that run now, and a note
-// says so.
+// says so. With settings it stores the pause, which consumers obey soon after.
 func (l *Local) PauseQueue(ctx context.Context, p Pause) (Change, error) {
 	c := Change{Do: DoPauseQueue, Target: p.Queue}
 	if err := task.CheckName(p.Queue); err != nil {
 		return c, wrapped(err)
 	}
+	if l.cfg.Settings != nil {
+		return l.change(ctx, c, p, func(c *Change) error {
+			c.Done = 1
+			return settings.PauseQueue(ctx, l.cfg.Settings, p.Queue, settings.Pause{Until: p.Until, By: utf.Cut(l.actor(ctx), settings.MaxBy), Why: p.Reason})
+		})
+	}
 	if !p.Until.IsZero() {
-		return c, missing("a pause with an end", "set Until only with stored settings")
+		return c, missing("a pause with an end", needSettings)
 	}
 	return l.change(ctx, c, p, func(c *Change) error {
 		err := l.command(ctx, c, control.Command{Do: control.DoPause, Queues: []string{p.Queue}})
@@ -238,6 +267,17 @@ func (l *Local) ResumeQueue(ctx context.Context, queue string) (Change, error) {
 		return c, wrapped(err)
 	}
 	return l.change(ctx, c, nil, func(c *Change) error {
+		stored := false
+		if l.cfg.Settings != nil {
+			var err error
+			if stored, err = settings.ResumeQueue(ctx, l.cfg.Settings, queue); err != nil {
+				return err
+			}
+		}
+		if stored {
+			c.Done = 1
+			return nil
+		}
 		return l.command(ctx, c, control.Command{Do: control.DoResume, Queues: []string{queue}})
 	})
 }

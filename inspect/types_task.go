@@ -29,6 +29,34 @@ type TaskKey struct {
 	Name string `json:"name,omitempty"`
 }
 
+// TaskQuery selects tasks of the history.
+type TaskQuery struct {
+	// Query is a text such as "state:failed name:mail.* since:1h", see history.Parse. "": all.
+	Query  string `json:"query,omitempty"`
+	Limit  int    `json:"limit,omitempty"`
+	Cursor string `json:"cursor,omitempty"`
+}
+
+// TaskPage is a page of tasks.
+type TaskPage struct {
+	Tasks []Task `json:"tasks"`
+	Next  string `json:"next,omitempty"`
+	// Complete is false if the page ends because it has examined many records before it found enough.
+	// Next continues.
+	Complete bool `json:"complete"`
+	// Query is the query with the times for which it was answered.
+	Query string `json:"query"`
+	// Gaps are times of which events are missing.
+	Gaps []Gap `json:"gaps,omitempty"`
+}
+
+// Gap is a time of which events are missing.
+type Gap struct {
+	Since   time.Time `json:"since"`
+	Before  time.Time `json:"before"`
+	Dropped int64     `json:"dropped,omitempty"` // 0: not known
+}
+
 // Task is a task in a list.
 type Task struct {
 	ID       task.ID   `json:"id"`
@@ -79,6 +107,7 @@ type Step struct {
 	Event   string    `json:"event"`
 	Node    string    `json:"node,omitempty"`
 	Attempt int       `json:"attempt,omitempty"`
+	Life    int       `json:"life,omitempty"`
 	Wait    Duration  `json:"wait_ms,omitempty"`
 	Run     Duration  `json:"run_ms,omitempty"`
 	Text    string    `json:"text,omitempty"` // the error, the progress

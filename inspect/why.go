@@ -11,6 +11,7 @@ import (
 	"github.com/swarmiji/swarmiji/capability"
 	"github.com/swarmiji/swarmiji/control"
 	"github.com/swarmiji/swarmiji/events"
+	"github.com/swarmiji/swarmiji/history"
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 	"github.com/swarmiji/swarmiji/limit"
 	"github.com/swarmiji/swarmiji/task"
@@ -66,6 +67,8 @@ func (x *explainer) explain(ctx context.Context) error {
 		x.explainDeferral()
 	case x.job != nil && !x.job.State.Over():
 		return x.explainJob(ctx)
+	case x.history != nil && (x.record == nil || !x.record.State.Terminal()):
+		return x.explainHistory(ctx)
 	case x.record != nil:
 		x.explainRecord()
 	default:
@@ -161,8 +164,15 @@ func (x *explainer) explainLimits(ctx context.Context) error {
 // explainQueue adds what holds up the whole queue. If the task is ready and nothing does, it says
 // that the task waits for a free worker.
 func (x *explainer) explainQueue(ctx context.Context, ready bool) error {
+	pause, err := x.l.storedPause(ctx, x.queue)
+	if err != nil {
+		return err
+	}
+	if pause != nil {
+		x.explainPause(pause)
+	}
 	if x.census == nil {
-		if ready {
+		if ready && pause == nil {
 			x.add(Reason{Kind: KindReady, Queue: x.queue}, "It waits in queue %s for a consumer.", x.queue)
 		}
 		return nil
@@ -185,6 +195,8 @@ func (x *explainer) explainQueue(ctx context.Context, ready bool) error {
 	switch {
 	case n == 0:
 		x.add(Reason{Kind: KindNoConsumer, Queue: x.queue, Help: startConsumer(x.queue)}, "No consumer of queue %s answers or sends heartbeats.", x.queue)
+	case pause != nil: // what consumers do follows from it
+		return nil
 	case paused == n:
 		x.add(Reason{Kind: KindPaused, Queue: x.queue, Help: resumeQueue(x.queue)}, "All %d consumers of queue %s have paused it.", n, x.queue)
 	case !ready:
@@ -205,6 +217,18 @@ func (x *explainer) explainQueue(ctx context.Context, ready bool) error {
 		x.add(Reason{Kind: KindPaused, Queue: x.queue, Help: resumeQueue(x.queue)}, "%d of %d consumers of queue %s have paused it.", paused, n, x.queue)
 	}
 	return nil
+}
+
+// explainPause adds the stored pause of the queue.
+func (x *explainer) explainPause(p *StoredPause) {
+	until, by := "until it is resumed", ""
+	if !p.Until.IsZero() {
+		until = "until " + stamp(p.Until)
+	}
+	if p.By != "" {
+		by = " by " + p.By
+	}
+	x.add(Reason{Kind: KindPaused, At: p.Until, Queue: x.queue, Help: resumeQueue(x.queue)}, "Queue %s is paused%s, %s%s.", x.queue, by, until, because(p.Reason))
 }
 
 // handled reports whether one of the consumers has a handler for the task, or it is not known.
@@ -277,23 +301,50 @@ func (x *explainer) explainRecord() {
 	case task.StateRetrying:
 		x.add(Reason{Kind: KindRetry, Node: r.NodeID}, "An attempt on %s has ended, and the next one is queued%s.", r.NodeID, because(failure))
 	case task.StateStarted:
-		x.explainStarted()
+		x.explainStarted(r.NodeID, r.StartedAt, r.Retries+1)
 	default:
 		x.add(Reason{Kind: KindRequeued, Node: r.NodeID}, "Its dead letter, or that of a step before it, was requeued.")
 	}
 }
 
-// explainStarted explains a task that has started, and that no consumer shows.
-func (x *explainer) explainStarted() {
-	r := x.record
+// explainStarted explains a task that has started on a node, and that no consumer shows.
+func (x *explainer) explainStarted(node string, at time.Time, attempt int) {
 	w := (*Worker)(nil)
 	if x.census != nil {
-		w = x.census.nodes[r.NodeID]
+		w = x.census.nodes[node]
 	}
 	if w != nil && !w.Offline && w.Role == events.RoleConsumer {
-		x.add(Reason{Kind: KindRuns, At: r.StartedAt, Node: r.NodeID}, "It started on %s at %s, in attempt %d.", r.NodeID, stamp(r.StartedAt), r.Retries+1)
+		x.add(Reason{Kind: KindRuns, At: at, Node: node, Queue: x.queue}, "It started on %s at %s, in attempt %d.", node, stamp(at), attempt)
 		return
 	}
-	x.add(Reason{Kind: KindLost, At: r.StartedAt, Node: r.NodeID},
-		"It started on %s at %s, and that consumer is silent. When its lease ends, the broker delivers the task again.", r.NodeID, stamp(r.StartedAt))
+	x.add(Reason{Kind: KindLost, At: at, Node: node, Queue: x.queue},
+		"It started on %s at %s, and that consumer is silent. When its lease ends, the broker delivers the task again.", node, stamp(at))
+}
+
+// explainHistory explains a task by its last event, because no other part shows where it is.
+func (x *explainer) explainHistory(ctx context.Context) error {
+	r := x.history
+	x.queue = r.Queue
+	due := r.Due
+	if !due.After(x.now) {
+		due = time.Time{}
+	}
+	switch r.State {
+	case history.Started:
+		x.explainStarted(r.Node, r.Started, max(r.Attempts, 1))
+	case history.Received:
+		x.add(Reason{Kind: KindHeld, At: r.Received, Node: r.Node, Queue: r.Queue}, "%s has received it at %s, and has not started it.", r.Node, stamp(r.Received))
+	case history.Awaiting:
+		x.add(Reason{Kind: KindAnswer, Node: r.Node, Queue: r.Queue}, "It awaits an answer from outside; the store of jobs knows its key and its deadline.")
+	case history.Pending, history.Retrying:
+		if r.State == history.Retrying {
+			x.add(Reason{Kind: KindRetry, At: due, Node: r.Node, Queue: r.Queue}, "Attempt %d has failed, and the next one is queued%s.", max(r.Attempts, 1), because(r.Error))
+		} else if !due.IsZero() {
+			x.add(Reason{Kind: KindDelayed, At: due, Queue: r.Queue, Help: cancelTask(x.id, r.Queue)}, "It is due at %s.", stamp(due))
+		}
+		return x.explainQueue(ctx, len(x.reasons) == 0)
+	default:
+		x.add(Reason{Kind: KindOver, At: r.Ended, Node: r.Node, Queue: r.Queue}, "It has %s at %s%s.", string(r.State), stamp(r.Ended), because(r.Error))
+	}
+	return nil
 }
