@@ -67,14 +67,15 @@ type Dead interface {
 	// ListDead returns the dead letters that match, the oldest first. Letters that are removed
 	// meanwhile shift the later pages.
 	ListDead(ctx context.Context, q DeadQuery) (DeadPage, error)
-	// CountDead counts the dead letters that match, up to [MaxCount].
-	CountDead(ctx context.Context, f DeadFilter) (Count, error)
+	// SummarizeDead counts the dead letters that match, by name and by reason. It stops at [MaxCount].
+	SummarizeDead(ctx context.Context, f DeadFilter) (DeadSummary, error)
 	// GetDead returns the newest dead letter of a task. Returns [ErrNotFound] if there is none.
 	GetDead(ctx context.Context, k DeadKey) (DeadLetter, error)
 	// RequeueDead puts dead letters back into their queue, where a new life of their tasks begins.
 	// Refused letters stay, and Change.Problems names them.
 	RequeueDead(ctx context.Context, c DeadChange) (Change, error)
-	// DropDead deletes dead letters for good.
+	// DropDead deletes dead letters for good. Without a limit and with the queue alone it deletes all
+	// letters of the queue in one call.
 	DropDead(ctx context.Context, c DeadChange) (Change, error)
 	// ExportDead returns dead letters byte for byte, in the form of deadletter.Letters.Export.
 	ExportDead(ctx context.Context, q DeadQuery) (DeadExport, error)
