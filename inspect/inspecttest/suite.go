@@ -265,9 +265,12 @@ func (w *world) consume(change ...func(c *consumer.Config)) {
 	ended := make(chan error, 1)
 	go func() { ended <- c.Run(ctx) }()
 	w.Cleanup(func() { cancel(); <-ended }) // with ShutdownTimeout -1 slow tasks make it an error
+	asking := w.config(1)
+	asking.Listen = poll // a question from before its subscription has no answer
+	api := w.h.API(w.T, asking, false)
 	w.until("the consumer answers", func() bool {
-		_, err := w.api(1).GetWorker(w.ctx(), cfg.Report.NodeID)
-		return err == nil
+		one, err := api.GetWorker(w.ctx(), cfg.Report.NodeID)
+		return err == nil && one.Answers
 	})
 }
 
