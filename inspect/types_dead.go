@@ -40,8 +40,8 @@ type DeadSummary struct {
 	Bytes  int64     `json:"bytes"`           // of the messages
 	Oldest time.Time `json:"oldest,omitzero"` // letter
 	Newest time.Time `json:"newest,omitzero"` // letter
-	// Names and Reasons count the letters of each task's name and of each reason, cut to its beginning.
-	// Each has at most deadletter.MaxKinds entries and "other".
+	// Names and Reasons count the letters of each task's name and of each reason, which is cut to its
+	// beginning. Each has at most deadletter.MaxKinds entries and "other".
 	Names   map[string]int `json:"names"`
 	Reasons map[string]int `json:"reasons"`
 }

@@ -10,12 +10,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/capability"
 	"github.com/swarmiji/swarmiji/deadletter"
 	"github.com/swarmiji/swarmiji/inspect"
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// letters makes dead letters of a task that nobody handles, with ids from 0 on.
+// letters makes dead letters of a task without a handler, with ids from 0 on.
 func (w *world) letters(name string, n int) {
 	w.Helper()
 	l, err := deadletter.New(deadletter.Config{Broker: w.swarm.Broker})
@@ -161,7 +162,7 @@ func (w *world) exported(api inspect.API) {
 	l, err := deadletter.New(deadletter.Config{Broker: w.swarm.Broker})
 	w.no(err)
 	other := queue + "-copy"
-	if d, ok := w.swarm.Broker.(broker.Declarer); ok {
+	if d, ok := capability.As[broker.Declarer](w.swarm.Broker); ok {
 		w.no(d.Declare(w.ctx(), broker.Queue{Name: other}))
 	}
 	n, err := l.Import(w.ctx(), other, bytes.NewReader(bytes.Join(lines, []byte("\n"))))

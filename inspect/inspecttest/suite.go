@@ -53,6 +53,8 @@ func Run(t *testing.T, h Harness) {
 		run           func(w *world)
 	}{
 		{"Queues", "Queues are listed in pages with their counts and consumers; pause, resume and purge change them.", testQueues},
+		{"Settings", "Stored pauses and limits are listed, explained and removed.", testSettings},
+		{"History", "Tasks of a history are found by query and shown with their timeline.", testHistory},
 		{"Messages", "Messages of each place are listed in pages, if the broker can.", testMessages},
 		{"Why", "Why names where a task is, what it waits for, and the action that helps.", testWhy},
 		{"WhyLimit", "A task that waits for a limit is told from one that is due later, with the holder.", testWhyLimit},
@@ -105,7 +107,7 @@ func Local(t *testing.T, c inspect.Config, run bool) inspect.API {
 const (
 	node    = "node-1" // the consumer
 	queue   = "work"
-	actor   = "ada" // who changes
+	actor   = "ada" // the author of changes
 	waiting = time.Hour
 )
 
