@@ -27,7 +27,7 @@ type Consumer interface {
 	Stats() consumer.Stats
 }
 
-// Config lists the parts that are checked. With the zero value the process is always live and ready.
+// Config lists the parts that are checked. Without any the process is always live and ready.
 type Config struct {
 	// Consumers are the consumers of the process. nil: no consumer, as in one that submits tasks.
 	Consumers []Consumer

@@ -18,7 +18,8 @@ const pageBytes = 4 << 20
 
 // Queues implements [broker.QueueLister]. It reads the names of all keys of the database, on a
 // cluster from all its masters. Each call to the server reads up to 1,000, so the time grows with
-// the number of keys. It waits for the server. Returns ErrClosed after Close, and errors of the server.
+// the number of keys. It waits for the server. Returns ErrClosed after Close, and errors of the
+// server.
 func (b *Broker) Queues(ctx context.Context) ([]string, error) {
 	before, after, _ := strings.Cut(newNames(b.cfg.Namespace, "*").part("m"), "*")
 	keys, err := b.conn.Keys(ctx, before+"*"+after)
