@@ -84,6 +84,10 @@ soak: setup ## run the long tests, faults included, for SOAKTIME each (10m)
 bench: setup ## measure against the raw client, or against the commit BASE, and print the table of ratios
 	$(if $(BASE),./scripts/beside.sh compare $(BASE),go run ./bench/compare) $(BENCHARGS)
 
+.PHONY: bench-peers
+bench-peers: setup ## measure beside River, asynq and BullMQ (bench/peers; needs Node for BullMQ)
+	cd bench/peers && npm ci --no-audit --no-fund --ignore-scripts --silent && go run . $(BENCHARGS)
+
 .PHONY: cost
 cost: setup ## measure what features cost, unused and used, against the commit BASE without them
 	./scripts/beside.sh cost $(or $(BASE),57fe833) $(BENCHARGS)
