@@ -4,10 +4,9 @@
 //
 //	go run . [-servers postgres,redis] [-n 20000] [-runs 3] [-only drain]
 //
-// For each server it starts a private one and has the sides take turns, each measurement in a
-// process of its own on an empty queue. It prints the medians and their ratio to Swarmiji's.
-// README.md says how each side is set up and what it guarantees. Run it on an otherwise idle
-// machine.
+// It starts a private server of each kind. The sides take turns, each measurement in a process of
+// its own on an empty queue. It prints the medians and their ratio to Swarmiji's. README.md lists
+// the settings and the guarantees of each side. Run it on an otherwise idle machine.
 package main
 
 import (

@@ -85,8 +85,8 @@ func measure(ctx context.Context, name, load, url string, n int) (r Result, err 
 // quiet returns the logger of all sides.
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
-// serveAll serves until n tasks were run. With submit it submits meanwhile. The time of a graceful stop
-// counts: what was run is settled when serveAll returns.
+// serveAll serves until n tasks were run. With submit it submits meanwhile. The time of the
+// graceful stop counts, since all tasks are settled only then.
 func serveAll(ctx context.Context, s side, n int, submit func(ctx context.Context) error) error {
 	g, ctx := errgroup.WithContext(ctx)
 	serving, stop := context.WithCancel(ctx)
