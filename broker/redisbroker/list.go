@@ -70,7 +70,7 @@ func (q *queue) listReady(ctx context.Context, lq broker.ListQuery) (broker.Page
 	if lq.Cursor != "" {
 		section, index, _ = strings.Cut(lq.Cursor, ".")
 		if !isNumber(section, 16) || !isNumber(index, 31) {
-			return broker.Page{}, broker.ErrCursor(lq.Cursor)
+			return broker.Page{}, broker.MalformedCursor(lq.Cursor)
 		}
 	}
 	answer, err := q.listScript(ctx, lq, section, index)
@@ -94,7 +94,7 @@ func (q *queue) listHeld(ctx context.Context, lq broker.ListQuery) (broker.Page,
 	}
 	shown, err := broker.Offset(skip)
 	if err != nil || !isNumber(chunk, 64) {
-		return broker.Page{}, broker.ErrCursor(lq.Cursor)
+		return broker.Page{}, broker.MalformedCursor(lq.Cursor)
 	}
 	answer, err := q.listScript(ctx, lq, "0", chunk)
 	if err != nil {
