@@ -72,9 +72,9 @@ func (c Config) Live() error {
 }
 
 // Ready returns nil if the process can work, or all reasons why it cannot: those of [Config.Live],
-// [ErrNotConsuming], [ErrDisconnected] and [ErrBlocked]. It waits
-// until the broker has reported the state of its connection, up to 3 s or the end of ctx. A SQL
-// database is asked for that. Safe for concurrent use.
+// [ErrNotConsuming], [ErrDisconnected] and [ErrBlocked]. It waits until the broker has reported the
+// state of its connection, up to 3 s or the end of ctx. A SQL database is asked for that. Safe for
+// concurrent use.
 func (c Config) Ready(ctx context.Context) error {
 	errs := []error{c.Live(), c.connected(ctx)}
 	for _, one := range c.Consumers {
