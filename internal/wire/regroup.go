@@ -55,7 +55,8 @@ func moveCallback(l *task.Link) *task.Link {
 }
 
 // Rewrite returns a copy of m with the envelope e in format f, the format of m. Other headers and
-// properties of m stay, and so do its life and generation. queue and arrived are those of [Codec.EncodeAs], whose errors it returns.
+// properties of m stay, and so do its life and generation. queue and arrived are those of
+// [Codec.EncodeAs], whose errors it returns.
 func (c *Codec) Rewrite(
 	m *broker.Message, f serializer.Format, queue string, e *task.Envelope, arrived Value,
 ) (*broker.Message, error) {
