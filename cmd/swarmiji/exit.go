@@ -6,6 +6,7 @@ import (
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/deadletter"
 	"github.com/swarmiji/swarmiji/events"
+	"github.com/swarmiji/swarmiji/history"
 	"github.com/swarmiji/swarmiji/jobs"
 	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/revoke"
@@ -59,12 +60,12 @@ func status(err error) int {
 	}{
 		{exitUsage, []error{
 			task.ErrBadName, task.ErrBadID, task.ErrBadMetadata, task.ErrBadArgs, when.ErrBadSpec, schedule.ErrBadEntry, schedule.ErrUnsupported,
-			jobs.ErrBadJob, jobs.ErrUnsupported, deadletter.ErrFilter, deadletter.ErrMalformed,
+			jobs.ErrBadJob, jobs.ErrUnsupported, deadletter.ErrFilter, deadletter.ErrMalformed, history.ErrQuery,
 		}},
 		{exitLate, []error{errLate}},
 		{exitDuplicate, []error{errDuplicate}},
-		{exitNotFound, []error{errNotFound, broker.ErrNoQueue, broker.ErrNotFound, resultstore.ErrNotFound, schedule.ErrNotFound, jobs.ErrNotFound}},
-		{exitUnreachable, []error{errNobody, revoke.ErrUnheard, broker.ErrUnavailable, broker.ErrAccess, events.ErrUnavailable, resultstore.ErrUnavailable, schedule.ErrUnavailable, jobs.ErrUnavailable}},
+		{exitNotFound, []error{errNotFound, broker.ErrNoQueue, broker.ErrNotFound, resultstore.ErrNotFound, schedule.ErrNotFound, jobs.ErrNotFound, history.ErrNotFound}},
+		{exitUnreachable, []error{errNobody, revoke.ErrUnheard, broker.ErrUnavailable, broker.ErrAccess, events.ErrUnavailable, resultstore.ErrUnavailable, schedule.ErrUnavailable, jobs.ErrUnavailable, history.ErrUnavailable}},
 	} {
 		for _, one := range class.errs {
 			if errors.Is(err, one) {

@@ -21,7 +21,7 @@ type rule struct {
 }
 
 // layers lists the allowed imports. The first row that matches a package counts.
-var layers = []rule{
+var layers = append(historyLayers(), []rule{
 	{
 		"suite",
 		[]string{"internal/endtoend"},
@@ -421,7 +421,7 @@ var layers = []rule{
 	{
 		"L5",
 		[]string{"open"},
-		[]string{"task", "@ports", "middleware", "limit", "revoke", "schedule", "jobs", "outbox", "producer", "consumer", "events/liveness", "@memory", "@leaves", "sqldb"},
+		[]string{"task", "@ports", "middleware", "limit", "revoke", "schedule", "jobs", "outbox", "history", "producer", "consumer", "events/liveness", "@memory", "@leaves", "sqldb"},
 		"it wires adapters into producers and consumers, and knows those in memory alone: the others come with their drivers",
 	},
 	{
@@ -445,13 +445,13 @@ var layers = []rule{
 	{
 		"L6",
 		[]string{"@drivers"},
-		[]string{"open", "open/internal/*", "broker", "resultstore", "events", "limit", "limit/sqllimit", "jobs", "@adapters", "@connects", "@engines"},
+		[]string{"open", "open/internal/*", "broker", "resultstore", "events", "limit", "limit/sqllimit", "jobs", "history/sqlhistory", "@adapters", "@connects", "@engines"},
 		"a driver makes the adapters of one technology; TestDrivers says which",
 	},
 	{
 		"L5",
 		[]string{"cmd/..."},
-		[]string{"task", "@ports", "serializer/*", "control", "revoke", "deadletter", "when", "schedule", "jobs", "jobs/jobstore", "jobs/bedrock", "outbox", "producer", "open", "open/all", "@adapters", "@leaves", "internal/wire"},
+		[]string{"task", "@ports", "serializer/*", "control", "revoke", "deadletter", "when", "schedule", "jobs", "jobs/jobstore", "jobs/bedrock", "outbox", "history", "producer", "open", "open/all", "@adapters", "@leaves", "internal/wire"},
 		"programs use the library as its users do; the wire alone opens what others have sealed, for people to see it",
 	},
 	{
@@ -490,4 +490,4 @@ var layers = []rule{
 		nil,
 		"the root holds the overview of the documentation and no code",
 	},
-}
+}...)
