@@ -53,7 +53,7 @@ func (a *app) inspect(ctx context.Context, i inspection, do func(ctx context.Con
 		c := inspect.Config{Control: client, Wire: w, Actor: a.actor(), Listen: i.listen, Replies: i.replies, Logger: a.logger()}
 		with := func(ctx context.Context, service *jobs.Service) error {
 			c.Jobs = service
-			api, err := s.Inspector(c)
+			api, err := open.Inspector(s, c)
 			if err != nil {
 				return fmt.Errorf("%w: %w", errUsage, err)
 			}
