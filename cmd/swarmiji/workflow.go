@@ -53,7 +53,7 @@ func (a *app) workflowCancelCmd() *cobra.Command {
 			"consumers that start later obey it.",
 		Example: "  swarmiji workflow cancel report-2026-10\n" +
 			"  swarmiji workflow cancel report-2026-10 --within 24h -o json",
-		Args:    cobra.ExactArgs(1),
+		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var o revoke.Options
 			if within < 0 {
@@ -107,7 +107,7 @@ func (a *app) workflowRetryCmd() *cobra.Command {
 			"limits only the connecting.",
 		Example: "  swarmiji workflow retry report-2026-10 --queue reports --queue mail\n" +
 			"  swarmiji workflow retry report-2026-10 --queue reports -o json",
-		Args:    cobra.ExactArgs(1),
+		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(queues) == 0 {
 				return fmt.Errorf("%w: --queue is empty", errUsage)
