@@ -24,7 +24,7 @@ const (
 )
 
 const (
-	linger     = 100 * time.Millisecond // an event waits for so long for others to share its transaction
+	linger     = 100 * time.Millisecond // longest wait of an event for others to share its transaction
 	batchSize  = 1000                   // events that are written at once; tasks of one transaction
 	aliveEvery = time.Second            // a recorder without events writes its time
 	sweepEvery = time.Minute
@@ -248,7 +248,8 @@ func (r *Recorder) write(ctx context.Context, sub events.Subscription, gap *Gap)
 	defer ticker.Stop()
 	counter, _ := capability.As[events.DropCounter](sub)
 	var dropped uint64
-	counted, alive := time.Now(), time.Time{} // when dropped events were counted, and when r has written
+	counted := time.Now() // when dropped events were counted
+	var alive time.Time   // when r has written
 	for ended := false; !ended; {
 		select {
 		case <-ticker.C:

@@ -270,7 +270,8 @@ func (p *plan) entries(b *builder, d *driver, at history.Cursor, n int, residual
 	parts := make([]string, len(d.arms))
 	for i, a := range d.arms {
 		table, from, by := "h", "swarmiji_history AS h", ""
-		if a.index != "" && p.dialect == sqlconn.SQLite { // without statistics it prefers an index by time
+		// without statistics SQLite prefers an index by time
+		if a.index != "" && p.dialect == sqlconn.SQLite {
 			by = " INDEXED BY swarmiji_history_" + a.index
 		}
 		if a.headers {
