@@ -3,7 +3,6 @@ package sqlhistory_test
 import (
 	"context"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -19,7 +18,7 @@ import (
 
 // rows is the number of records of the tests of this file: more than a page examines.
 func rows(thorough int) int {
-	if os.Getenv("SWARMIJI_THOROUGH") == "1" {
+	if testserver.IsThorough() {
 		return thorough
 	}
 	return history.MaxExamined + 10_000

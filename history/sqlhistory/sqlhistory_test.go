@@ -20,7 +20,7 @@ import (
 // TestMain runs the model less often than in memory, unless the command line says how often.
 func TestMain(m *testing.M) {
 	flag.Parse()
-	asked := false
+	asked := testserver.IsThorough()
 	flag.Visit(func(f *flag.Flag) { asked = asked || f.Name == "rapid.checks" })
 	if !asked {
 		_ = flag.Set("rapid.checks", "20")
