@@ -118,7 +118,7 @@ func (a *app) taskList(ctx context.Context, s open.HistoryStore, q history.Query
 	t := &table{head: []string{"ID", "NAME", "QUEUE", "STATE", "CHANGED", "ATTEMPTS", "WAIT", "RUN", "ERROR"}}
 	for i := range p.Records {
 		r := &p.Records[i]
-		t.add(string(r.ID), r.Name, r.Queue, stateOf(r), r.Changed, r.Attempts, spent(r.Wait), spent(r.Run), cut(r.Error))
+		t.add(string(r.ID), r.Name, r.Queue, stateOf(r), r.Changed, r.Attempts, lasted(r.Wait), lasted(r.Run), cut(r.Error))
 	}
 	if err := a.show(p, t); err != nil || a.output == "json" {
 		return err
@@ -143,8 +143,8 @@ func stateOf(r *history.Record) string {
 	return string(r.State)
 }
 
-// spent returns a duration for people, "" for an unknown one.
-func spent(d time.Duration) string {
+// lasted returns a duration for people, "" for an unknown one.
+func lasted(d time.Duration) string {
 	if d < 0 {
 		return ""
 	}

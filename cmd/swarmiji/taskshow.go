@@ -92,8 +92,8 @@ func factsTable(r *history.Record) *table {
 	add("node", r.Node)
 	add("attempts", number(r.Attempts))
 	add("requeued", number(r.Life))
-	add("wait", spent(r.Wait))
-	add("run", spent(r.Run))
+	add("wait", lasted(r.Wait))
+	add("run", lasted(r.Run))
 	add("parent", string(r.Parent))
 	add("root", string(r.Root))
 	add("group", string(r.Group))
@@ -124,12 +124,12 @@ func timelineTable(r *history.Record) *table {
 		if e.Life > 0 {
 			attempt += fmt.Sprintf(" of life %d", e.Life+1)
 		}
-		t.add(e.Time, spent(e.Time.Sub(r.Timeline[0].Time)), string(e.Kind), attempt, e.Node, detail(e))
+		t.add(e.Time, lasted(e.Time.Sub(r.Timeline[0].Time)), string(e.Kind), attempt, e.Node, detail(e))
 	}
 	return t
 }
 
-// detail returns what an entry tells beside its kind.
+// detail returns the facts of an entry beside its kind.
 func detail(e *history.Entry) string {
 	var parts []string
 	if e.Queue != "" {

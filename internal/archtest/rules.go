@@ -20,8 +20,8 @@ type rule struct {
 	why   string // completes "because"
 }
 
-// coreLayers are the rows of layers that are not in a file of their own.
-var coreLayers = []rule{
+// layers lists the allowed imports. The first row that matches a package counts.
+var layers = []rule{
 	{
 		"suite",
 		[]string{"internal/endtoend"},
