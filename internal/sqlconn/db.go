@@ -20,6 +20,8 @@ type DB struct {
 	db      Database
 	wake    *Wakes
 	backoff task.Backoff
+
+	identity atomic.Value // string, see isOwn
 }
 
 var _ sqldb.DB = (*DB)(nil)
@@ -75,8 +77,7 @@ type Conn struct {
 	component string
 	life      context.Context // ends with Close
 	end       context.CancelFunc
-	ring      *ring        // for transactions of callers
-	identity  atomic.Value // string, see isOwn
+	ring      *ring // for transactions of callers
 
 	mu       sync.Mutex
 	ready    bool // the tables have the newest version

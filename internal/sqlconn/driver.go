@@ -25,6 +25,9 @@ type Database interface {
 	Schema() string
 	// Text returns a statement with the schema in front of the names of tables.
 	Text(query string) string
+	// Identity returns the path of a SQLite file, and on PostgreSQL the value of a query. It uses no
+	// connection of the pool, all of which may be in transactions of callers.
+	Identity(ctx context.Context, query string) (string, error)
 	// Tell sends topics to other processes. It does not wait for the sending.
 	Tell(topics []string)
 	// Watch notifies the watchers w about changes by other processes. It blocks until ctx ends.

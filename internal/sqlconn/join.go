@@ -18,9 +18,12 @@ import (
 // written.
 var ErrForeign = errors.New("sql transaction of another database")
 
-// readyWait limits how long Join waits for the Conn's own connection to a SQLite file. The caller's
-// transaction may hold the lock for which that connection waits.
-const readyWait = time.Second
+// The limits of the wait for the Conn's own connection. It may wait for the caller's transaction,
+// which holds the lock of a SQLite file or the last connection of a pool of the caller.
+const (
+	readyWaitSQLite   = time.Second
+	readyWaitPostgres = 5 * time.Second
+)
 
 // kind returns 'false' on PostgreSQL and '0' on SQLite, and fails on neither.
 const kind = "SELECT CAST(1=0 AS text)"
@@ -35,7 +38,7 @@ const kind = "SELECT CAST(1=0 AS text)"
 //
 //   - Returns [ErrForeign] if t belongs to another database.
 //   - Returns [ErrAccess] if t is read-only or its role lacks one of the rights.
-//   - Returns [ErrUnavailable] if ready waits too long for a lock that t may hold.
+//   - Returns [ErrUnavailable] if ready waits too long for a lock or a connection that t may hold.
 //   - After these errors, and on SQLite after an error of fn, nothing was written and t can
 //     continue.
 //   - Other errors are those of ready, fn and the database.
@@ -64,16 +67,17 @@ func (c *Conn) Join(ctx context.Context, t tx.Tx, ready func(ctx context.Context
 	return inSavepoint(ctx, j, fn)
 }
 
-// beforeJoin runs ready, on SQLite within readyWait.
+// beforeJoin runs ready within the limit of its wait.
 func (c *Conn) beforeJoin(ctx context.Context, ready func(ctx context.Context) error) error {
+	limit, held := readyWaitSQLite, "the write lock of the SQLite file"
 	if c.Dialect() == Postgres {
-		return ready(ctx)
+		limit, held = readyWaitPostgres, "the last connection of the pool"
 	}
-	short, cancel := context.WithTimeout(ctx, readyWait)
+	short, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	err := ready(short)
-	if errors.Is(err, ErrUnavailable) && ctx.Err() == nil {
-		return fmt.Errorf("tables or queues must be made before the transaction begins, since it may hold the write lock of the SQLite file: %w", err)
+	if errors.Is(err, ErrUnavailable) && short.Err() != nil && ctx.Err() == nil {
+		return fmt.Errorf("tables or queues must be made before the transaction begins, since it may hold %s: %w", held, err)
 	}
 	return err
 }
@@ -92,24 +96,36 @@ func (c *Conn) checkJoined(ctx context.Context, j *Tx, rights []string) error {
 		return c.checkFile(ctx, j)
 	}
 	var theirs, readOnly, missing string
-	schema := c.db.db.Schema()
-	schema = schema[1 : len(schema)-1] // it has no quotes inside
-	identity := identity(schema)
-	if err := j.Row(ctx, identity+", current_setting('transaction_read_only'), "+missingRights(schema, rights)+fromDatabase).Scan(&theirs, &readOnly, &missing); err != nil {
+	identity := identity(c.schema())
+	query := identity + ", current_setting('transaction_read_only'), " +
+		missingRights(c.schema(), rights) + fromDatabase
+	if err := j.Row(ctx, query).Scan(&theirs, &readOnly, &missing); err != nil {
 		return err
 	}
-	same, err := c.isOwn(ctx, identity+fromDatabase, func(ours string) bool { return ours == theirs })
+	same, err := c.isOwn(ctx, identity+fromDatabase, theirs)
 	switch {
 	case err != nil:
 		return err
 	case !same:
 		return &failure{ErrForeign, errors.New("it belongs to another server or database")}
-	case missing != "":
-		return &failure{ErrAccess, fmt.Errorf("the role of the transaction needs the privileges: %s", strings.TrimSuffix(missing, ", "))}
-	case readOnly == "on":
+	case missing == "" && readOnly == "on":
 		return &failure{ErrAccess, errors.New("the transaction is read-only")}
 	}
-	return nil
+	return lacks(missing)
+}
+
+// lacks returns ErrAccess for a list of missing privileges, and nil for an empty one.
+func lacks(missing string) error {
+	if missing == "" {
+		return nil
+	}
+	return &failure{ErrAccess, fmt.Errorf("the role of the transaction needs the privileges: %s", strings.TrimSuffix(missing, ", "))}
+}
+
+// schema returns the name of the schema without its quotes. It has no quotes inside.
+func (c *Conn) schema() string {
+	schema := c.db.db.Schema()
+	return schema[1 : len(schema)-1]
 }
 
 const fromDatabase = ` FROM pg_database AS d WHERE d.datname = current_database()`
@@ -137,35 +153,33 @@ func missingRights(schema string, rights []string) string {
 	return strings.Join(parts, " || ")
 }
 
-// file returns the path of the file.
-const file = "SELECT file FROM pragma_database_list WHERE name = 'main'"
-
 // checkFile returns ErrForeign if the transaction j on SQLite is not one of the Conn's file.
 func (c *Conn) checkFile(ctx context.Context, j *Tx) error {
 	var theirs string
-	if err := j.Row(ctx, file).Scan(&theirs); err != nil {
+	if err := j.Row(ctx, "SELECT file FROM pragma_database_list WHERE name = 'main'").Scan(&theirs); err != nil {
 		return err
 	}
-	same, err := c.isOwn(ctx, file, func(ours string) bool { return sameFile(ours, theirs) })
-	if err == nil && !same {
+	ours, err := c.db.db.Identity(ctx, "")
+	if err == nil && !sameFile(ours, theirs) {
 		err = &failure{ErrForeign, errors.New("it belongs to another SQLite file")}
 	}
 	return err
 }
 
-// isOwn reports whether match accepts the Conn's answer to the query. The answer is kept. After a
-// mismatch it is read again once, since the server may have been started again.
-func (c *Conn) isOwn(ctx context.Context, query string, match func(ours string) bool) (bool, error) {
-	if ours, ok := c.identity.Load().(string); ok && match(ours) {
+// isOwn reports whether the query gives theirs on PostgreSQL. The answer is kept. After a mismatch
+// it is read again once, since the server may have been started again.
+func (c *Conn) isOwn(ctx context.Context, query, theirs string) (bool, error) {
+	if ours, ok := c.db.identity.Load().(string); ok && ours == theirs {
 		return true, nil
 	}
-	var ours string
-	err := c.View(ctx, func(ctx context.Context, tx *Tx) error { return tx.Row(ctx, query).Scan(&ours) })
+	ctx, cancel := context.WithTimeout(ctx, readyWaitPostgres)
+	defer cancel()
+	ours, err := c.db.db.Identity(ctx, query)
 	if err != nil {
-		return false, err
+		return false, Classify(err)
 	}
-	c.identity.Store(ours)
-	return match(ours), nil
+	c.db.identity.Store(ours)
+	return ours == theirs, nil
 }
 
 // sameFile reports whether two paths name one file. "" is a database in memory.
