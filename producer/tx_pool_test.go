@@ -11,6 +11,7 @@ import (
 
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/broker/sqlbroker"
+	"github.com/swarmiji/swarmiji/internal/sqlconn/sqltest"
 	"github.com/swarmiji/swarmiji/internal/testserver"
 	"github.com/swarmiji/swarmiji/internal/testwait"
 	"github.com/swarmiji/swarmiji/jobs"
@@ -20,6 +21,7 @@ import (
 	"github.com/swarmiji/swarmiji/sqldb/postgres"
 	"github.com/swarmiji/swarmiji/task"
 	"github.com/swarmiji/swarmiji/tx/pgxtx"
+	"github.com/swarmiji/swarmiji/tx/sqltx"
 )
 
 // Transactions of the program may hold all connections of its pool. SubmitTx then needs none of
@@ -108,4 +110,35 @@ func begunAll(ctx context.Context, t *testing.T, pool *pgxpool.Pool, n int) []pg
 		})
 	}
 	return all
+}
+
+// A connection without a transaction is refused, and stays as it was.
+func TestSubmitTxWithoutTransaction(t *testing.T) {
+	inShop(t, func(ctx context.Context, t *testing.T, s *shop) {
+		if _, err := number.SubmitTx(ctx, s.p, sqltx.Wrap(sqltest.OpenSQL(t, s.url)), 1); !errors.Is(err, broker.ErrUnsupported) {
+			t.Errorf("SubmitTx: %v, want ErrUnsupported", err)
+		}
+		f, err := number.Submit(ctx, s.p, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n, err := f.Get(ctx); err != nil || n != 2 {
+			t.Errorf("Get of the next task: %d, %v", n, err)
+		}
+	})
+}
+
+// A transaction that has ended is refused. Trying again would not help.
+func TestSubmitTxEnded(t *testing.T) {
+	inShop(t, func(ctx context.Context, t *testing.T, s *shop) {
+		for _, begin := range []func(testing.TB, string) sqltest.Transaction{sqltest.Begin, sqltest.BeginSQL} {
+			own := begin(t, s.url)
+			if err := own.Commit(); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := number.SubmitTx(ctx, s.p, own.Tx, 1); err == nil || errors.Is(err, broker.ErrUnavailable) {
+				t.Errorf("SubmitTx after the commit: %v", err)
+			}
+		}
+	})
 }

@@ -2,6 +2,7 @@ package sqlconn
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"os"
@@ -14,9 +15,9 @@ import (
 	"github.com/swarmiji/swarmiji/tx"
 )
 
-// ErrForeign reports a transaction of the caller that belongs to another database. Nothing was
-// written.
-var ErrForeign = errors.New("sql transaction of another database")
+// ErrForeign reports a transaction of the caller that belongs to another database, or that is none.
+// Nothing was written.
+var ErrForeign = errors.New("sql transaction that cannot be used")
 
 // The limits of the wait for the Conn's own connection. It may wait for the caller's transaction,
 // which holds the lock of a SQLite file or the last connection of a pool of the caller.
@@ -25,8 +26,9 @@ const (
 	readyWaitPostgres = 5 * time.Second
 )
 
-// kind returns 'false' on PostgreSQL and '0' on SQLite, and fails on neither.
-const kind = "SELECT CAST(1=0 AS text)"
+// kind returns 'false' on PostgreSQL and '0' on SQLite, and fails on neither. On PostgreSQL the
+// second column is the start of the transaction.
+const kind = "SELECT CAST(1=0 AS text), CAST(CURRENT_TIMESTAMP AS text)"
 
 // Join runs fn in t, a transaction of the caller. It neither commits nor rolls back. Watchers of
 // the topics that fn passes to [Tx.Notify] are notified several times within the next half second,
@@ -36,7 +38,8 @@ const kind = "SELECT CAST(1=0 AS text)"
 // are the privileges on tables that fn needs, such as "INSERT swarmiji_message". Statements of fn
 // have parameters of the types string, int64, []byte, []string and []int64 only.
 //
-//   - Returns [ErrForeign] if t belongs to another database.
+//   - Returns [ErrForeign] if t belongs to another database, or is a connection without a
+//     transaction.
 //   - Returns [ErrAccess] if t is read-only or its role lacks one of the rights.
 //   - Returns [ErrUnavailable] if ready waits too long for a lock or a connection that t may hold.
 //   - After these errors, and on SQLite after an error of fn, nothing was written and t can
@@ -85,8 +88,8 @@ func (c *Conn) beforeJoin(ctx context.Context, ready func(ctx context.Context) e
 // checkJoined returns ErrForeign or ErrAccess if the transaction j cannot be used. Its statements
 // do not fail.
 func (c *Conn) checkJoined(ctx context.Context, j *Tx, rights []string) error {
-	var answer string
-	if err := j.Row(ctx, kind).Scan(&answer); err != nil {
+	var answer, begun string
+	if err := j.Row(ctx, kind).Scan(&answer, &begun); err != nil {
 		return err
 	}
 	if isPostgres := answer == "false"; isPostgres != (c.Dialect() == Postgres) {
@@ -95,12 +98,15 @@ func (c *Conn) checkJoined(ctx context.Context, j *Tx, rights []string) error {
 	if c.Dialect() == SQLite {
 		return c.checkFile(ctx, j)
 	}
-	var theirs, readOnly, missing string
+	var theirs, still, readOnly, missing string
 	identity := identity(c.schema())
-	query := identity + ", current_setting('transaction_read_only'), " +
+	query := identity + ", CAST(CURRENT_TIMESTAMP AS text), current_setting('transaction_read_only'), " +
 		missingRights(c.schema(), rights) + fromDatabase
-	if err := j.Row(ctx, query).Scan(&theirs, &readOnly, &missing); err != nil {
+	if err := j.Row(ctx, query).Scan(&theirs, &still, &readOnly, &missing); err != nil {
 		return err
+	}
+	if still != begun {
+		return &failure{ErrForeign, errNoTransaction}
 	}
 	same, err := c.isOwn(ctx, identity+fromDatabase, theirs)
 	switch {
@@ -128,6 +134,9 @@ func (c *Conn) schema() string {
 	return schema[1 : len(schema)-1]
 }
 
+// errNoTransaction is the cause of ErrForeign for a connection or a pool without a transaction.
+var errNoTransaction = errors.New("it is not in a transaction: begin one and pass that")
+
 const fromDatabase = ` FROM pg_database AS d WHERE d.datname = current_database()`
 
 // identity returns the first column of a query that names the database. Two servers that run at one
@@ -153,8 +162,13 @@ func missingRights(schema string, rights []string) string {
 	return strings.Join(parts, " || ")
 }
 
-// checkFile returns ErrForeign if the transaction j on SQLite is not one of the Conn's file.
+// checkFile returns ErrForeign if j on SQLite is not in a transaction, or not in one of the Conn's
+// file.
 func (c *Conn) checkFile(ctx context.Context, j *Tx) error {
+	// SQLite refuses a transaction in a transaction, and changes nothing.
+	if _, err := j.link.Exec(ctx, "BEGIN; ROLLBACK", nil); err == nil {
+		return &failure{ErrForeign, errNoTransaction}
+	}
 	var theirs string
 	if err := j.Row(ctx, "SELECT file FROM pragma_database_list WHERE name = 'main'").Scan(&theirs); err != nil {
 		return err
@@ -219,16 +233,36 @@ type joined struct {
 
 // Exec implements Link.
 func (j joined) Exec(ctx context.Context, query string, args []any) (int64, error) {
-	return j.t.Exec(j.context(ctx), j.text(query), plain(args)...)
+	n, err := j.t.Exec(j.context(ctx), j.text(query), plain(args)...)
+	return n, unusable(err)
 }
 
 // Query implements Link.
 func (j joined) Query(ctx context.Context, query string, args []any) (Rows, error) {
 	rows, err := j.t.Query(j.context(ctx), j.text(query), plain(args)...)
 	if err != nil {
-		return nil, err
+		return nil, unusable(err)
 	}
-	return rows, nil
+	return joinedRows{rows}, nil
+}
+
+// joinedRows are the rows of a transaction of the caller.
+type joinedRows struct{ Rows }
+
+func (r joinedRows) Err() error { return unusable(r.Rows.Err()) }
+
+// unusable adds ErrForeign to the error of a transaction that has ended, or that an earlier error
+// has made useless. Other errors are returned unchanged.
+func unusable(err error) error {
+	if err == nil {
+		return nil
+	}
+	const closed = "tx is closed" // of pgx
+	e, ok := errors.AsType[postgresError](err)
+	if ok && e.SQLState() == "25P02" || errors.Is(err, sql.ErrTxDone) || err.Error() == closed {
+		return &failure{ErrForeign, err}
+	}
+	return err
 }
 
 // parameter is a parameter in a statement.
