@@ -1,6 +1,9 @@
 package sqlconn
 
-import "context"
+import (
+	"context"
+	"errors"
+)
 
 // Driver opens databases of one kind. The packages postgres and sqlite have one each.
 type Driver interface {
@@ -58,6 +61,11 @@ func NewTx(d Dialect, l Link, single bool) *Tx { return &Tx{dialect: d, link: l,
 
 // Err returns the error of the first statement that failed, or nil.
 func (t *Tx) Err() error { return t.err }
+
+// Repeatable reports whether another attempt of the failed transaction can help.
+func (t *Tx) Repeatable() bool {
+	return (errors.Is(t.err, ErrUnavailable) || errors.Is(t.err, ErrConflict)) && !(t.hasty && IsLocked(t.err))
+}
 
 // Success reports whether a statement has succeeded or has returned a row.
 func (t *Tx) Success() bool { return t.success }

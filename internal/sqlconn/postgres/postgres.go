@@ -235,7 +235,7 @@ func (p *postgres) again(conn *pgx.Conn, tx *sqlconn.Tx, err error) error {
 			p.pool.Reset()
 		}
 	}
-	if isTransient(tx.Err()) {
+	if tx.Repeatable() {
 		return &retryable{err, tx.Success()}
 	}
 	return err
