@@ -22,6 +22,7 @@ type DB struct {
 	backoff task.Backoff
 
 	identity atomic.Value // string, see isOwn
+	granted  sync.Map     // of type grant: privileges that roles of callers have
 }
 
 var _ sqldb.DB = (*DB)(nil)

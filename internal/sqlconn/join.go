@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/swarmiji/swarmiji/capability"
 	"github.com/swarmiji/swarmiji/tx"
 )
 
@@ -57,13 +58,16 @@ func (c *Conn) Join(ctx context.Context, t tx.Tx, ready func(ctx context.Context
 		return err
 	}
 	j := NewTx(c.Dialect(), joined{t, c.db.db}, false)
-	if err := c.checkJoined(ctx, j, rights); err != nil {
+	if err := c.checkOnce(ctx, t, j, rights); err != nil {
 		return err
 	}
 	if c.Dialect() == Postgres {
 		err := j.Verdict(fn(ctx, j))
-		if err == nil {
+		switch {
+		case err == nil:
 			c.ring.add(j.topics)
+		case errors.Is(err, ErrAccess):
+			c.db.granted.Clear()
 		}
 		return err
 	}
@@ -85,39 +89,75 @@ func (c *Conn) beforeJoin(ctx context.Context, ready func(ctx context.Context) e
 	return err
 }
 
-// checkJoined returns ErrForeign or ErrAccess if the transaction j cannot be used. Its statements
-// do not fail.
-func (c *Conn) checkJoined(ctx context.Context, j *Tx, rights []string) error {
-	var answer, begun string
-	if err := j.Row(ctx, kind).Scan(&answer, &begun); err != nil {
+// memory is a transaction of the caller that keeps the findings of Join about it. So several calls
+// in one transaction ask once.
+type memory interface {
+	Note(key, value any)
+	Noted(key any) any
+}
+
+// grant is a list of privileges that a role has.
+type grant struct{ role, rights string }
+
+// checkOnce is checkJoined without the questions that a memory or an earlier call has answered.
+func (c *Conn) checkOnce(ctx context.Context, t tx.Tx, j *Tx, rights []string) (err error) {
+	m, remembers := capability.As[memory](t)
+	if !remembers {
+		_, err = c.checkJoined(ctx, j, rights)
 		return err
 	}
+	role, known := m.Noted(c.db).(string)
+	g := grant{role, strings.Join(rights, ", ")}
+	switch _, granted := c.db.granted.Load(g); {
+	case !known:
+		if g.role, err = c.checkJoined(ctx, j, rights); err == nil {
+			m.Note(c.db, g.role)
+		}
+	case c.Dialect() == Postgres && !granted:
+		var missing string
+		if err = j.Row(ctx, "SELECT "+missingRights(c.schema(), rights)).Scan(&missing); err == nil {
+			err = lacks(missing)
+		}
+	}
+	if err == nil {
+		c.db.granted.Store(g, true)
+	}
+	return err
+}
+
+// checkJoined returns ErrForeign or ErrAccess if the transaction j cannot be used, and otherwise
+// its role on PostgreSQL. Its statements do not fail.
+func (c *Conn) checkJoined(ctx context.Context, j *Tx, rights []string) (role string, err error) {
+	var answer, begun string
+	if err := j.Row(ctx, kind).Scan(&answer, &begun); err != nil {
+		return "", err
+	}
 	if isPostgres := answer == "false"; isPostgres != (c.Dialect() == Postgres) {
-		return &failure{ErrForeign, fmt.Errorf("it is not a transaction of %s", c.Dialect())}
+		return "", &failure{ErrForeign, fmt.Errorf("it is not a transaction of %s", c.Dialect())}
 	}
 	if c.Dialect() == SQLite {
-		return c.checkFile(ctx, j)
+		return "", c.checkFile(ctx, j)
 	}
 	var theirs, still, readOnly, missing string
 	identity := identity(c.schema())
-	query := identity + ", CAST(CURRENT_TIMESTAMP AS text), current_setting('transaction_read_only'), " +
+	query := identity + ", CAST(CURRENT_TIMESTAMP AS text), CAST(current_user AS text), current_setting('transaction_read_only'), " +
 		missingRights(c.schema(), rights) + fromDatabase
-	if err := j.Row(ctx, query).Scan(&theirs, &still, &readOnly, &missing); err != nil {
-		return err
+	if err := j.Row(ctx, query).Scan(&theirs, &still, &role, &readOnly, &missing); err != nil {
+		return "", err
 	}
 	if still != begun {
-		return &failure{ErrForeign, errNoTransaction}
+		return "", &failure{ErrForeign, errNoTransaction}
 	}
 	same, err := c.isOwn(ctx, identity+fromDatabase, theirs)
 	switch {
 	case err != nil:
-		return err
+		return "", err
 	case !same:
-		return &failure{ErrForeign, errors.New("it belongs to another server or database")}
+		return "", &failure{ErrForeign, errors.New("it belongs to another server or database")}
 	case missing == "" && readOnly == "on":
-		return &failure{ErrAccess, errors.New("the transaction is read-only")}
+		return "", &failure{ErrAccess, errors.New("the transaction is read-only")}
 	}
-	return lacks(missing)
+	return role, lacks(missing)
 }
 
 // lacks returns ErrAccess for a list of missing privileges, and nil for an empty one.
