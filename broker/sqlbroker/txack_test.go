@@ -147,8 +147,8 @@ func TestAckTxLost(t *testing.T) {
 	}
 }
 
-// TestAckTxSettledByOthers shows that a message that another consumer has settled after a rollback is
-// not taken for one that the transaction has acknowledged.
+// TestAckTxSettledByOthers shows that a message that another consumer has settled after a rollback
+// does not count as acknowledged by the transaction.
 func TestAckTxSettledByOthers(t *testing.T) {
 	t.Parallel()
 	url, ctx := testserver.RequirePostgres(t).URL(), testwait.Long(t)
