@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,6 +17,7 @@ import (
 func (a *app) doctorCmd() *cobra.Command {
 	var t target
 	var strict bool
+	var box string
 	cmd := &cobra.Command{
 		Use:   "doctor [QUEUE...]",
 		Short: "Check a set-up for problems",
@@ -25,15 +27,18 @@ func (a *app) doctorCmd() *cobra.Command {
 			"  - No settings of the URL or the servers weaken what Swarmiji promises.\n" +
 			"  - The queues are set up correctly, and tasks in them have consumers. It checks the named\n" +
 			"    queues, those of the consumers that answer or send heartbeats, and \"default\".\n" +
-			"  - The clocks of the consumers agree with the clock of this machine.\n\n" +
+			"  - The clocks of the consumers agree with the clock of this machine.\n" +
+			"  - With --outbox, relays run, and no message of the outbox is late, failing or dead.\n\n" +
 			"Exit status: 1 after a failed check, or 4 if a server cannot be reached. Warnings leave it 0, or with --strict\n" +
 			"make it 1.",
 		Example: "  swarmiji doctor\n" +
-			"  swarmiji doctor reports mails -o json",
-		RunE: func(cmd *cobra.Command, args []string) error { return a.doctor(cmd.Context(), args, &t, strict) },
+			"  swarmiji doctor reports mails -o json\n" +
+			"  swarmiji doctor --outbox postgres://user:password@host/shop",
+		RunE: func(cmd *cobra.Command, args []string) error { return a.doctor(cmd.Context(), args, &t, box, strict) },
 	}
 	cmd.Flags().DurationVar(&t.collect, "collect", listenTime, "how long to wait for answers and heartbeats of consumers")
 	cmd.Flags().IntVar(&t.replies, "replies", 0, "stop waiting after this many answers of consumers; default: wait for --collect")
+	cmd.Flags().StringVar(&box, "outbox", "", "`URL` of the database that holds an outbox; default: $SWARMIJI_OUTBOX")
 	cmd.Flags().BoolVar(&strict, "strict", false, "exit with status 1 after a warning")
 	return cmd
 }
@@ -76,7 +81,7 @@ var errFindings = errors.New("there are failures")
 // errWarnings reports warnings, with --strict. They are already printed.
 var errWarnings = errors.New("there are warnings")
 
-func (a *app) doctor(ctx context.Context, queues []string, t *target, strict bool) error {
+func (a *app) doctor(ctx context.Context, queues []string, t *target, box string, strict bool) error {
 	keys, err := a.keys()
 	if err = errors.Join(err, t.check()); err != nil {
 		return err
@@ -94,6 +99,11 @@ func (a *app) doctor(ctx context.Context, queues []string, t *target, strict boo
 	}
 	if err != nil {
 		f.fail("servers", err)
+	}
+	if box = cmp.Or(box, a.getenv("SWARMIJI_OUTBOX")); box != "" {
+		if err := a.checkOutbox(ctx, box, &f); err != nil {
+			return err
+		}
 	}
 	for _, line := range log.taken() {
 		f.warn("log", "%s", line)
