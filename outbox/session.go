@@ -244,6 +244,7 @@ func (s *session) publish(ctx context.Context, rows []Row) error {
 func (s *session) outcome(r *Row, err error) bool {
 	switch {
 	case err == nil:
+		s.Metrics.OutboxSent.Inc(1)
 		s.pending.Sent = append(s.pending.Sent, r.Seq)
 		return true
 	case errors.Is(err, broker.ErrIndeterminate): // this class counts first
@@ -254,6 +255,7 @@ func (s *session) outcome(r *Row, err error) bool {
 	case errors.Is(err, broker.ErrUnavailable), errors.Is(err, broker.ErrClosed):
 		return false
 	}
+	s.Metrics.OutboxFailed.Inc(1)
 	s.fail(r, err, backoff(retryBase, retryMax, r.Failures))
 	return false
 }

@@ -301,8 +301,8 @@ var layers = []rule{
 	{
 		"L2",
 		[]string{"outbox"},
-		[]string{"broker", "@leaves"},
-		"a relay works with every broker and so knows none; where messages wait is its adapter's concern",
+		[]string{"broker", "middleware", "@leaves"},
+		"a relay works with every broker and so knows none; where messages wait is its adapter's concern; middleware has the metrics",
 	},
 	{
 		"L3",
