@@ -54,8 +54,10 @@ func (a *app) taskListCmd(url *string) *cobra.Command {
 			"It prints at most --limit tasks. If there are more, a line on the standard error says with which --after to\n" +
 			"continue. It changes nothing; no matching tasks are not an error.\n\n" +
 			"A term is a field, an operator and a value; a - before it negates it (write -- before such a query):\n" +
-			"  state:failed,retrying   pending received started awaiting retrying succeeded failed dead revoked expired\n" +
-			"  name:mail.* queue:a,b   also id node root parent group class header.KEY; * at the end stands for any text\n" +
+			"  state:failed,retrying   pending received started awaiting retrying succeeded failed dead\n" +
+			"                          revoked expired\n" +
+			"  name:mail.* queue:a,b   also id node root parent group class header.KEY; * at the end stands\n" +
+			"                          for any text\n" +
 			"  error~\"no host\"         the error contains it\n" +
 			"  wait>5s run<2m          wait before the last start, run time of the last attempt; attempts>3\n" +
 			"  since:2h before:14:30   by the last change; also 2006-01-02T15:04:05Z\n\n" +
