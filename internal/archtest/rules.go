@@ -187,7 +187,7 @@ var layers = []rule{
 	{
 		"L2",
 		[]string{"jobs/internal/txn"},
-		[]string{"jobs/internal/rules", "jobs/jobstore", "task"},
+		[]string{"capability", "jobs/internal/rules", "jobs/jobstore", "task"},
 		"a transaction knows records and locks; what is done in it is handed in",
 	},
 	{

@@ -114,6 +114,13 @@ func IsUnique(err error) bool {
 	return false
 }
 
+// IsLocked reports whether a statement has failed because another transaction held a lock for too
+// long.
+func IsLocked(err error) bool {
+	e, ok := errors.AsType[postgresError](err)
+	return ok && e.SQLState() == "55P03"
+}
+
 // Codes of SQLite. A code with more than 8 bits is an extended code; its lowest 8 bits are the
 // plain code.
 const (
