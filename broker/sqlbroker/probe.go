@@ -133,7 +133,7 @@ func (b *Broker) tick(now time.Time) time.Time {
 
 // mayFind reports whether to send the claim c. After a claim that found too little it asks first
 // whether there is a message. In a SQLite file, a claim without result would lock out all other
-// writers, and each change of the file wakes the consumers of all queues. On PostgreSQL it asks for
+// writers. Each change of the file wakes the consumers of all queues. On PostgreSQL it asks for
 // a poll only, since a question before a claim costs another round trip.
 func (f *fetcher) mayFind(ctx context.Context, c *claim) (bool, error) {
 	b := f.s.b

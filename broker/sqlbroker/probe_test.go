@@ -47,7 +47,8 @@ func TestIdleQueuesShareStatements(t *testing.T) {
 			}
 			for _, i := range []int{0, queues - 1} { // also one that is not due at once
 				due := time.Now().Add(time.Duration(i) * time.Millisecond).UnixMicro()
-				err := conn.Update(testwait.Long(t), func(ctx context.Context, tx *sqlconn.Tx) error { // without a notification
+				// without a notification
+				err := conn.Update(testwait.Long(t), func(ctx context.Context, tx *sqlconn.Tx) error {
 					_, err := tx.Exec(ctx, `INSERT INTO swarmiji_message (queue, level, due, id, generation, priority, expires, content_type, body)
 						SELECT id, 0, $3, 'm', 0, 0, 0, '', '' FROM swarmiji_queue WHERE namespace = $1 AND name = $2`, ns, fmt.Sprint("q", i), due)
 					return err

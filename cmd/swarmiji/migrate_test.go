@@ -116,8 +116,8 @@ func TestMigrate(t *testing.T) {
 	}
 }
 
-// TestMigrateLimitedRole shows that a role without the right to create tables is told what to do,
-// and that it needs no such right when the tables exist.
+// TestMigrateLimitedRole shows that a role without the right to create tables gets an error. When
+// the tables exist, it needs no such right.
 func TestMigrateLimitedRole(t *testing.T) {
 	t.Parallel()
 	at, ctx := newDatabase(t), testwait.Long(t)
