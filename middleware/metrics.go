@@ -30,8 +30,8 @@ func (g *Gauge) Update(v int64) { g.n.Store(v) }
 func (g *Gauge) Value() int64 { return g.n.Load() }
 
 // Metrics holds the metrics of producers, consumers and relays of an outbox. Several of them may
-// share one Metrics. The zero value is ready for use, and all fields but OnQueue and OnLabel are safe for
-// concurrent use. It must not be copied.
+// share one Metrics. The zero value is ready for use, and all fields but OnQueue and OnLabel are
+// safe for concurrent use. It must not be copied.
 //
 // Counters never decrease, except Active and Stuck. [Metrics.All] returns each metric with its
 // meaning, for exporters. Package middleware/gometrics shows them in a registry of go-metrics, and

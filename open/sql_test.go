@@ -197,8 +197,8 @@ func ExampleOpen_resultsInAFile() {
 	// succeeded 3 <nil>
 }
 
-// ExampleDatabase makes the tables of all adapters before the program starts, and gives the database
-// to an adapter.
+// ExampleDatabase makes the tables of all adapters before the program starts, and gives the
+// database to an adapter.
 func ExampleDatabase() {
 	ctx := context.Background()
 	db, err := open.Database(ctx, "sqlite::memory:", open.Options{})

@@ -19,7 +19,7 @@ const (
 )
 
 // look counts the messages of the outbox until ctx ends, and shows the numbers in Metrics. It does
-// nothing if the Store is no Inspector.
+// nothing if the Store is not an Inspector.
 func (c *Config) look(ctx context.Context) {
 	store, ok := capability.As[Inspector](c.Store)
 	if !ok {

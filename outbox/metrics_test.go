@@ -9,8 +9,8 @@ import (
 	"github.com/swarmiji/swarmiji/outbox"
 )
 
-// TestMetrics shows that a relay counts what it sends and what waits, and shows no number of an
-// outbox that it does not read.
+// TestMetrics shows that a relay counts sent and waiting messages. A relay that has ended shows no
+// numbers of its outbox.
 func TestMetrics(t *testing.T) {
 	t.Parallel()
 	l := newFile(t)

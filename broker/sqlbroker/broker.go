@@ -23,8 +23,6 @@ type Broker struct {
 	out   *batcher[row] // sends published messages
 	nodes nodes         // nodes that noted starts through this Broker
 	watch watchers
-	probe prober
-	made  time.Time // New has returned; the polls count from then
 
 	queues sync.Map // name -> *queue, for queues that exist
 
@@ -82,8 +80,6 @@ func New(cfg Config) (*Broker, error) {
 	}
 	b.life, b.end = context.WithCancel(context.Background())
 	b.calls, b.cut = context.WithCancel(context.Background())
-	b.made = time.Now()
-	b.probe.b = b
 	b.out = &batcher[row]{b: b, send: b.insert, single: oneStatement[row], size: rowSize, added: wake.New()}
 	return b, nil
 }

@@ -191,14 +191,15 @@ func leases(t testing.TB) time.Duration {
 	return 30 * time.Second
 }
 
-// postgresHarness returns a Harness whose Brokers each reach the server at a URL through a separate
-// relay. If lease is not 0, cuts last longer than it.
+// postgresHarness returns a Harness whose Brokers each reach the server at a URL through a relay of
+// their own. If lease is not 0, cuts last longer than it.
 func postgresHarness(t testing.TB, srv *testserver.Postgres, at string, lease time.Duration) *brokertest.Harness {
 	var (
 		mu     sync.Mutex
 		relays = make(map[broker.Broker]*testserver.Relay)
-		spare  = testserver.NewRelay(t, sqltest.Addr(t, at)) // created before the case starts to count goroutines
-		down   bool
+		// created before the case starts to count goroutines
+		spare = testserver.NewRelay(t, sqltest.Addr(t, at))
+		down  bool
 	)
 	ns := testserver.Namespace()
 	of := func(b broker.Broker) *testserver.Relay {

@@ -8,10 +8,6 @@ import (
 	"github.com/swarmiji/swarmiji/internal/sqlconn"
 )
 
-// Probes returns the number of questions for messages of idle queues, and of the statements that
-// answered them.
-func Probes(b *Broker) (asked, sent int64) { return b.probe.asked.Load(), b.probe.sent.Load() }
-
 // Plans returns the database's plans of the statements that run for each message, by name.
 func Plans(ctx context.Context, b *Broker) (map[string]string, error) {
 	key := []any{[]int64{1}, []string{"a"}, []int64{0}, []int64{1}}
@@ -27,7 +23,6 @@ func Plans(ctx context.Context, b *Broker) (map[string]string, error) {
 		"renew":   {b.text.renew, append(key[:4:4], []int64{1})},
 		"find":    {b.text.find, []any{1, "a"}},
 		"recover": {b.text.recover, []any{1, 1, 10}},
-		"probe":   {b.text.probe, []any{[]int64{1}, []int64{0}, []int64{0}}},
 	}
 	explain := "EXPLAIN "
 	if !b.postgres() {
@@ -38,7 +33,7 @@ func Plans(ctx context.Context, b *Broker) (map[string]string, error) {
 			for range strings.Count(s.query, "$") {
 				args = append(args, 1)
 			}
-			s.args = args[:min(len(args), map[string]int{"claim": 5, "ack": 4, "release": 6, "renew": 5, "find": 2, "recover": 3, "dead": 8, "probe": 2}[name])]
+			s.args = args[:min(len(args), map[string]int{"claim": 5, "ack": 4, "release": 6, "renew": 5, "find": 2, "recover": 3, "dead": 8}[name])]
 			statements[name] = s
 		}
 	}

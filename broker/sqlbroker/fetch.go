@@ -29,8 +29,6 @@ type fetcher struct {
 	s       *subscription
 	timer   *time.Timer
 	next    time.Time // when to claim without a notification
-	ticks   bool      // next is a time of the Broker's polls, and no message is due then
-	polls   bool      // the next claim is such a poll
 	attempt int       // failures in a row
 	size    int       // the average body of the last claim; -1: unknown
 	unknown []*claim  // claims of unknown outcome
@@ -151,7 +149,6 @@ func (f *fetcher) result(err error) {
 // message. It takes s.mu, but does not hold it while it waits.
 func (f *fetcher) wait() {
 	s := f.s
-	f.polls = false
 	next := f.next
 	for _, c := range f.unknown {
 		if c.look.Before(next) {
@@ -171,8 +168,7 @@ func (f *fetcher) wait() {
 		if now.Before(f.next) {
 			return // to look for a lost claim
 		}
-		f.polls = f.ticks
-		f.next, f.ticks = s.b.tick(now), true
+		f.next = now.Add(s.b.cfg.Poll)
 	}
 	f.rewind()
 	s.mu.Lock()
@@ -264,22 +260,39 @@ func (f *fetcher) claimEach(ctx context.Context, tx *sqlconn.Tx, c *claim) (rows
 			return rows, err
 		}
 	}
-	return rows, f.readNext(ctx, tx, c)
+	_, err = f.readNext(ctx, tx, c)
+	return rows, err
+}
+
+// mayFind reports whether to send the claim c. After a claim that found too little in a file it
+// reads first whether there is a message: a claim without result would lock out all other writers.
+// Each change of the file wakes the consumers of all queues.
+func (f *fetcher) mayFind(ctx context.Context, c *claim) (ready bool, err error) {
+	conn := f.s.b.conn
+	if f.s.b.postgres() || !conn.Shared() || !f.short {
+		return true, nil
+	}
+	err = conn.View(ctx, func(ctx context.Context, tx *sqlconn.Tx) (err error) {
+		ready, err = f.readNext(ctx, tx, c)
+		return err
+	})
+	return ready, err
 }
 
 // readNext reads when the next message of each level can be claimed, for SQLite. It notes in c when
-// to claim again.
-func (f *fetcher) readNext(ctx context.Context, tx *sqlconn.Tx, c *claim) error {
+// to claim again, and reports whether a message can be claimed now.
+func (f *fetcher) readNext(ctx context.Context, tx *sqlconn.Tx, c *claim) (ready bool, err error) {
 	for _, level := range f.levels {
 		var next int64
 		err := tx.Row(ctx, f.s.b.text.next, f.s.q.id, level).Scan(&next)
 		if err == nil {
 			c.wakeIn(&next)
+			ready = ready || next <= 0
 		} else if !errors.Is(err, sqlconn.ErrNoRows) {
-			return err
+			return false, err
 		}
 	}
-	return nil
+	return ready, nil
 }
 
 // scan appends the messages of a query to rows, returns the result and closes the query. Returns
@@ -376,11 +389,11 @@ func (f *fetcher) accept(c *claim, rows []stored) {
 	if len(rows) > 0 {
 		f.size = bytes / len(rows)
 	}
-	now := time.Now()
-	f.next, f.ticks = s.b.tick(now), true
-	if due := now.Add(c.wake); c.wake > 0 && due.Before(f.next) {
-		f.next, f.ticks = due, false
+	wait := s.b.cfg.Poll
+	if c.wake > 0 {
+		wait = min(wait, c.wake)
 	}
+	f.next = time.Now().Add(wait)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if short && !f.moved {

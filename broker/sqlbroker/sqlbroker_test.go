@@ -222,7 +222,7 @@ func TestPlans(t *testing.T) {
 		for name, plan := range plans {
 			index := "pkey"
 			switch {
-			case name == "claim", name == "recover", name == "probe":
+			case name == "claim", name == "recover":
 				index = "swarmiji_message_due"
 			case strings.Contains(plan, "sqlite_autoindex"):
 				index = "sqlite_autoindex_swarmiji_message"

@@ -25,10 +25,6 @@ type texts struct {
 	claim string
 	// next: $1 queue, $2 level. It returns when the first message can be claimed, for SQLite.
 	next string
-	// probe: $1 queues, $2 a level of each, for PostgreSQL also $3 times. It returns the time, and
-	// for each queue with a message due after its time: its number, from 1 on, and the time until the
-	// first message. For SQLite that is when it can be claimed.
-	probe string
 	// clock returns the time.
 	clock string
 	// recover: $1 queue, $2 token, $3 largest number of messages to look at. It returns the columns
@@ -228,11 +224,6 @@ func (t *texts) forPostgres(now, once string) {
 		CASE WHEN x.id IS NULL THEN 0 WHEN x.id >= pg_snapshot_xmax(pg_current_snapshot()) THEN 1
 			WHEN pg_xact_status(x.id) = 'aborted' THEN 1 ELSE 0 END
 		FROM (SELECT CAST(nullif(CAST($4 AS text), '') AS xid8) AS id) AS x`
-	t.probe = `SELECT c.t, x.n, x.due - c.t FROM (SELECT ` + now + ` AS t) AS c LEFT JOIN (
-			SELECT k.n, d.due FROM unnest($1::bigint[], $2::bigint[], $3::bigint[]) WITH ORDINALITY AS k(queue, level, due, n)
-			CROSS JOIN LATERAL (SELECT m.due FROM swarmiji_message AS m
-				WHERE m.queue = k.queue AND m.level = k.level AND m.due > k.due ORDER BY m.due LIMIT 1) AS d
-		) AS x ON true`
 	t.ack = `DELETE FROM swarmiji_message AS m USING ` + key + ` WHERE ` + ofKey + ` RETURNING k.n`
 	t.release = `UPDATE swarmiji_message AS m SET leased = 0, token = 0, deliveries = m.deliveries - k.back,
 			due = CASE WHEN k.after > 0 THEN ` + now + ` + k.after ELSE m.due END
@@ -268,10 +259,6 @@ func (t *texts) forSQLite(now, once string) {
 		RETURNING ` + strings.ReplaceAll(claimed, "m.", "")
 	t.next = `SELECT ` + free + ` - ` + once + ` FROM swarmiji_message WHERE queue = $1 AND level = $2
 		ORDER BY ` + free + `, seq LIMIT 1`
-	t.probe = `WITH k AS MATERIALIZED (SELECT q.key + 1 AS n, q.value AS queue, l.value AS level
-			FROM json_each($1) AS q JOIN json_each($2) AS l ON l.key = q.key)
-		SELECT ` + once + `, k.n, (SELECT ` + free + ` FROM swarmiji_message AS m WHERE m.queue = k.queue AND m.level = k.level
-			ORDER BY ` + free + `, seq LIMIT 1) - ` + once + ` FROM k`
 	t.ack = `DELETE FROM swarmiji_message` + ofRow
 	t.release = `UPDATE swarmiji_message SET leased = 0, token = 0, deliveries = deliveries - $6,
 		due = CASE WHEN $5 > 0 THEN ` + now + ` + $5 ELSE due END` + ofRow

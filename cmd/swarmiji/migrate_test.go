@@ -116,8 +116,8 @@ func TestMigrate(t *testing.T) {
 	}
 }
 
-// TestMigrateLimitedRole shows that a role without the right to create tables is told what to do,
-// and that it needs no such right when the tables exist.
+// TestMigrateLimitedRole shows that a role without the right to create tables gets an error. When
+// the tables exist, it needs no such right.
 func TestMigrateLimitedRole(t *testing.T) {
 	t.Parallel()
 	at, ctx := newDatabase(t), testwait.Long(t)
@@ -169,7 +169,7 @@ func TestMigrateRefuses(t *testing.T) {
 		{"a parameter", exitUsage, "pgbouncer", []string{"--up", "postgres://u:hunter2@host/d?pgbouncer=perhaps"}},
 		{"no directory", exitUnreachable, "make its directory", []string{"--up", "sqlite:///none/app.db"}},
 		{"no server", exitUnreachable, "check that it runs", []string{"--up", changed(t, at, func(u *url.URL) { u.Host = testserver.UnusedAddr(t) }), "--timeout", "2s"}},
-		{"no database", exitUnreachable, "create the database", []string{"--up", changed(t, at, func(u *url.URL) { u.Path = "/nope" })}},
+		{"no database", exitUnreachable, "create the database", []string{"--up", changed(t, at, func(u *url.URL) { u.User, u.Path = parsed(t, at).User, "/nope" })}},
 		{"a password", exitUnreachable, "correct user and password", []string{"--up", changed(t, at, nil)}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

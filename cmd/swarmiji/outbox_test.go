@@ -111,7 +111,7 @@ func TestOutbox(t *testing.T) {
 	}
 }
 
-// TestDoctorOutbox shows what the doctor says about an outbox in each state.
+// TestDoctorOutbox shows the findings of the doctor for each state of an outbox.
 func TestDoctorOutbox(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -31,8 +31,8 @@ type sandbox struct {
 
 // guardScript waits for the end of its input, kills the process groups named in the files of
 // $1/pids, and removes $1. If the file $1/quit exists, it sends SIGQUIT first and waits for two
-// seconds. It unmounts a file system at $1/disk. It repeats the removal while killed processes still
-// write.
+// seconds. It unmounts a file system at $1/disk. It repeats the removal while killed processes
+// still write.
 const guardScript = `trap '' HUP INT TERM
 while read -r _; do :; done
 for f in "$1"/pids/*; do
