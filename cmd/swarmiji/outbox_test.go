@@ -131,7 +131,7 @@ func TestDoctorOutbox(t *testing.T) {
 		checkStats(&f, c.stats)
 		var got []string
 		for _, one := range f.list {
-			got = append(got, one.Outcome+" "+one.Detail)
+			got = append(got, string(one.Outcome)+" "+one.Detail)
 		}
 		if !slices.EqualFunc(got, c.says, strings.HasPrefix) {
 			t.Errorf("%s: %q, want %q", name, got, c.says)
