@@ -99,12 +99,12 @@ func (r *run) ackEarly() bool {
 	case refused && !unknown:
 		c.warnOnce("early", "at-most-once tasks cannot be acknowledged before their start; they are put back", slog.Any("error", err))
 		r.releaseEarlySlot()
-		c.settling.Go(func() {
+		r.queue.settling.Go(func() {
 			r.runStepUntilStop("release", func(ctx context.Context) error { return r.delivery.Release(ctx, noAccessDelay) })
 		})
 	case unknown:
 		r.log(slog.LevelWarn, "an at-most-once task is not started: the outcome of its acknowledgement is unknown", slog.Any("error", err))
-		q.c.settling.Go(r.settleUncertain)
+		q.settling.Go(r.settleUncertain)
 	case broker.Gone(err):
 		r.releaseEarlySlot()
 	default: // nothing was acknowledged
@@ -135,7 +135,7 @@ func (r *run) settleIfStarted() bool {
 	acked, err := checker.AckedBefore(ctx)
 	switch {
 	case err != nil:
-		r.queue.c.settling.Go(func() { r.retryStartedCheck(checker) })
+		r.queue.settling.Go(func() { r.retryStartedCheck(checker) })
 	case acked:
 		r.failUncertain()
 	default:

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync"
 	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
@@ -55,21 +54,19 @@ func (a Autoscale) complete() (*Autoscale, error) {
 	return &a, errors.Join(errs...)
 }
 
-// autoscale starts a goroutine for each queue with an Autoscale configuration, side queues of older
-// versions excepted. The goroutines end with fetch. wait blocks until all have ended.
-func (c *Consumer) autoscale(fetch context.Context, queues []*queue) (wait func()) {
-	var wg sync.WaitGroup
+// autoscale starts a goroutine in c.loops for each queue with an Autoscale configuration, side
+// queues of older versions excepted. The goroutines end with the fetching of their queue.
+func (c *Consumer) autoscale(queues []*queue) {
 	for _, q := range queues {
 		if q.cfg.Autoscale != nil && !q.side() {
-			wg.Go(func() { q.autoscale(fetch) })
+			c.loops.Go(func() { q.autoscale(q.fetch) })
 		}
 	}
-	return wg.Wait
 }
 
 // autoscale checks the queue every Autoscale.Every and scales its workers with Consumer.Scale,
-// until ctx ends. It blocks until then. While the queue is paused or the broker does not answer, it
-// changes nothing. A pause restarts KeepAlive. It logs each change, and each error of Scale before
+// until ctx ends. It blocks until then. While the queue is paused, its workers are limited by a
+// setting, or the broker does not answer, it changes nothing. A pause restarts KeepAlive. It logs each change, and each error of Scale before
 // the end of ctx.
 func (q *queue) autoscale(ctx context.Context) {
 	a := q.cfg.Autoscale
@@ -84,7 +81,7 @@ func (q *queue) autoscale(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		if q.in.Paused() {
+		if q.in.Paused() || q.workers.Limited() {
 			idle = time.Time{}
 			continue
 		}

@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"maps"
-	"slices"
 	"time"
 
 	"github.com/swarmiji/swarmiji/control"
@@ -73,8 +71,8 @@ func (c *Consumer) ControlCounts() control.Counts {
 // controlNode adapts a consumer to [control.Node].
 type controlNode struct{ *Consumer }
 
-// Queues returns the names of the configured queues, sorted.
-func (n controlNode) Queues() []string { return slices.Sorted(maps.Keys(n.cfg.Queues)) }
+// Queues returns the names of the consumed queues, sorted. Before Run they are those of Config.
+func (n controlNode) Queues() []string { return n.queues.Names() }
 
 // Stats returns the state and the counts of the consumer in the form that commands send, see
 // [Consumer.Stats]. Totals has received, started, succeeded, failed and retried; a negative count

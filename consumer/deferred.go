@@ -77,7 +77,7 @@ func (r *run) Expect(ctx context.Context, key string) error {
 		return err
 	}
 	r.expects.Store(true)
-	err = r.queue.c.answers.store.Reserve(ctx, a, key)
+	err = r.queue.c.cfg.Deferrals.Reserve(ctx, a, key)
 	if errors.Is(err, deferral.ErrStale) {
 		r.stale.Store(true)
 	}
@@ -94,19 +94,19 @@ func (r *run) Expect(ctx context.Context, key string) error {
 // If the store fails, it logs that and returns false. The task then runs again, and Expect or Defer
 // finds the earlier attempt.
 func (r *run) discardIfDeferred() bool {
-	a := r.queue.c.answers
-	if a == nil {
+	store := r.queue.c.cfg.Deferrals
+	if store == nil {
 		return false
 	}
 	ctx, cancel := context.WithTimeout(r.queue.c.settle, loadTimeout)
 	defer cancel()
-	is, err := a.store.Overtaken(ctx, deferral.Attempt{Queue: r.queue.name, Name: r.request.Name, Task: r.request.ID, Generation: r.request.Generation})
+	is, err := store.Overtaken(ctx, deferral.Attempt{Queue: r.queue.name, Name: r.request.Name, Task: r.request.ID, Generation: r.request.Generation})
 	if err != nil {
 		r.log(slog.LevelWarn, "checking whether a redelivered task is deferred failed; it runs again", slog.Any("error", err))
 		return false
 	}
 	if is {
-		r.queue.c.settling.Go(r.discard)
+		r.queue.settling.Go(r.discard)
 	}
 	return is
 }
@@ -130,7 +130,7 @@ func (r *run) dropExpected() {
 	defer cancel()
 	a, err := r.attempt()
 	if err == nil {
-		drop := func(ctx context.Context) error { return r.queue.c.answers.store.Drop(ctx, a) }
+		drop := func(ctx context.Context) error { return r.queue.c.cfg.Deferrals.Drop(ctx, a) }
 		err = repeat(ctx, r.lost(), drop, func(error) {})
 	}
 	if err != nil && !broker.Gone(err) {
@@ -181,7 +181,7 @@ func (q *queue) closeExpected(ctx context.Context, r *run, v verdict) (settled b
 	}
 	answered, stale := false, false
 	conclude := func(ctx context.Context) (err error) {
-		if answered, err = q.c.answers.store.DropUnanswered(ctx, a); errors.Is(err, deferral.ErrStale) {
+		if answered, err = q.c.cfg.Deferrals.DropUnanswered(ctx, a); errors.Is(err, deferral.ErrStale) {
 			stale, err = true, nil
 		}
 		return err
@@ -234,7 +234,7 @@ func (q *queue) settleDeferred(ctx context.Context, r *run, v verdict) {
 		if refused != nil {
 			return nil //nolint:nilerr // dealt with below: repeating does not mend it
 		}
-		status, err = q.c.answers.store.Defer(ctx, a, v.await.Key, v.await.Timeout.Or(task.DefaultAnswerWithin))
+		status, err = q.c.cfg.Deferrals.Defer(ctx, a, v.await.Key, v.await.Timeout.Or(task.DefaultAnswerWithin))
 		switch {
 		case errors.Is(err, deferral.ErrStale):
 			r.discard()

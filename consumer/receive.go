@@ -101,6 +101,7 @@ func (q *queue) handle(d broker.Delivery, worker int) {
 //   - An earlier delivery of an at-most-once task may have started it: see settleIfStarted.
 //   - It is revoked, expired, or vetoed by a dequeue hook (settled like an error of the handler).
 //   - The revocations cannot be read, or the task comes too early: a later copy replaces it.
+//   - Tasks of this name are paused: see moveIfPaused.
 //   - The task has no handler here: it is delayed, see park.
 //
 // It may block until the handler has returned.
@@ -113,6 +114,7 @@ func (q *queue) startOrSettle(r *run) {
 		q.settleAsync(r, verdict{kind: expired, err: task.ErrExpired})
 	case r.premature(): // before the veto, whose delay may be shorter; the hook is asked again later
 		r.delayUntilDue()
+	case r.moveIfPaused():
 	case r.veto != nil:
 		q.settleAsync(r, r.judge(nil, r.veto))
 	case r.handler == nil:
@@ -231,7 +233,7 @@ func (q *queue) deadLetterUnreadable(d broker.Delivery, cause error) {
 	m := d.Message()
 	q.log(slog.LevelError, "the message cannot be decoded and is dead-lettered",
 		slog.String(middleware.LogTaskID, utf.Cut(m.ID, 128)), slog.Any("error", cause))
-	q.c.settling.Go(func() {
+	q.settling.Go(func() {
 		ctx, cancel := q.untilStop()
 		defer cancel()
 		deadLetter := func(ctx context.Context) error {
@@ -277,7 +279,7 @@ func (r *run) premature() bool {
 // for the broker.
 func (r *run) delayUntilDue() {
 	at := r.request.Effective.NotBefore.Or(time.Time{})
-	r.queue.c.settling.Go(func() {
+	r.queue.settling.Go(func() {
 		if time.Until(at) <= clockSkew {
 			r.waitHere(at)
 			at = time.Time{}
@@ -291,7 +293,7 @@ func (r *run) delayUntilDue() {
 // the consumer stops.
 func (r *run) giveBackUnstarted() {
 	r.releaseEarlySlot()
-	r.queue.c.settling.Go(r.ensureGivenBack)
+	r.queue.settling.Go(r.ensureGivenBack)
 }
 
 // giveBack returns the task to its queue without counting an attempt, and clears the note of its
@@ -333,7 +335,7 @@ func (r *run) park() {
 	q.c.cfg.Metrics.Parked.Inc(1)
 	r.log(slog.LevelWarn, "no handler is registered; the task is delayed", slog.Duration("delay", delay))
 	why := fmt.Errorf("parked (%d of %d): %w", e.Parked, q.c.cfg.Tuning.UnknownRetries, r.unknown())
-	q.c.settling.Go(func() {
+	q.settling.Go(func() {
 		if r.saveParked(why) && r.replace(q.source, e, at, "park") {
 			r.notifyFailed(verdict{err: why}, true)
 		}

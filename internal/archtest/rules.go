@@ -415,7 +415,7 @@ var coreLayers = []rule{
 	{
 		"L4",
 		[]string{"consumer"},
-		[]string{"task", "@ports", "consumer/internal/*", "middleware", "control", "revoke", "internal/guard", "internal/wire", "internal/report", "@leaves"},
+		[]string{"task", "@ports", "consumer/internal/*", "middleware", "control", "limit", "revoke", "settings", "internal/guard", "internal/wire", "internal/report", "@leaves"},
 		"the consumer works with every adapter and so knows none, nor the producer; what keeps tasks that wait for answers is handed in",
 	},
 	{

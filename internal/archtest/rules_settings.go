@@ -31,4 +31,16 @@ var settingsLayers = []rule{
 		[]string{"settings", "task", "@connects", "@conns", "@leaves"},
 		"an adapter knows its own port and never another adapter; of task it takes the Backoff",
 	},
+	{
+		"L3",
+		[]string{"consumer/internal/steer"},
+		[]string{"task", "middleware", "limit", "settings", "@leaves"},
+		"what is paused and limited follows from the settings; how a queue or a message obeys is the consumer's",
+	},
+	{
+		"L3",
+		[]string{"consumer/internal/answers"},
+		[]string{"task", "broker", "deferral", "revoke", "consumer/internal/wakes", "@leaves"},
+		"which deferrals come is decided by their store; how they are settled is the consumer's",
+	},
 }

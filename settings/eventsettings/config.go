@@ -87,7 +87,7 @@ func New(c Config) (*Store, error) {
 	}
 	s := &Store{
 		cfg: c, keeper: keeper, values: make(map[string]*entry), waiting: make(map[string]chan struct{}),
-		watches: make(map[*func()]struct{}), loaded: make(chan struct{}),
+		watches: make(map[*func()]struct{}), loaded: make(chan struct{}), tried: make(map[string]uint64), changing: make(chan struct{}, 1),
 	}
 	s.life, s.end = context.WithCancel(context.Background())
 	return s, nil

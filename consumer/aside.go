@@ -1,0 +1,150 @@
+package consumer
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/capability"
+	"github.com/swarmiji/swarmiji/consumer/internal/intake"
+	"github.com/swarmiji/swarmiji/consumer/internal/steer"
+	"github.com/swarmiji/swarmiji/internal/wake"
+	"github.com/swarmiji/swarmiji/middleware"
+)
+
+// asideRetry is the delay of a paused task whose message cannot be moved now.
+const asideRetry = 5 * time.Second
+
+// moveIfPaused reports whether tasks of this name are paused, by Config.Settings. If so, another
+// goroutine moves the message to the queue for messages of this paused task.
+func (r *run) moveIfPaused() bool {
+	s := r.queue.c.steer
+	if s == nil || !s.TaskPaused(r.request.Name) {
+		return false
+	}
+	r.queue.settling.Go(r.moveAside)
+	return true
+}
+
+// moveAside moves the message of a paused task to its own queue, which it declares. No attempt is
+// counted. If the settings or the broker fail, the message is delivered again after asideRetry.
+func (r *run) moveAside() {
+	q, name := r.queue, r.request.Name
+	to := steer.AsideQueue(q.name, name)
+	ctx, cancel := context.WithTimeout(q.c.settle, loadTimeout)
+	err := errors.Join(broker.Declare(ctx, q.c.cfg.Broker, broker.Queue{Name: to, Levels: q.cfg.Levels}), q.c.steer.Moving(ctx, q.name, name))
+	cancel()
+	if err != nil {
+		r.log(slog.LevelWarn, "the message of a paused task cannot be moved now; it is delayed", slog.Any("error", err))
+		r.replace(q.source, r.next(), time.Now().Add(asideRetry), "delay of a paused task")
+		return
+	}
+	if r.replace(to, r.next(), time.Time{}, "move of a paused task") {
+		q.c.steer.Moved(q.name, name)
+	}
+}
+
+// asideTasks moves the messages of a task that is no longer paused back to their queue.
+type asideTasks struct{ queueTasks }
+
+// Handle moves one message back, on another goroutine. If the task is paused again, it gives the
+// message back.
+func (q asideTasks) Handle(d broker.Delivery, worker int) {
+	r, err := q.read(d, worker)
+	switch {
+	case err != nil:
+		q.deadLetterUnreadable(d, err)
+	case q.c.steer.TaskPaused(r.request.Name):
+		r.giveBackUnstarted()
+	default:
+		q.settling.Go(func() { r.replace(q.name, r.next(), time.Time{}, "return of a paused task") })
+	}
+}
+
+// emptyAsides starts a goroutine for each task whose messages were moved out of this queue and that
+// is no longer paused, unless it runs already. The goroutine moves the messages back.
+func (q *queue) emptyAsides() {
+	for name := range q.c.steer.Asides(q.name) {
+		source := steer.AsideQueue(q.name, name)
+		if _, running := q.c.asides.LoadOrStore(source, true); !running {
+			q.settling.Go(func() {
+				defer q.c.asides.Delete(source)
+				q.emptyAside(name, source)
+			})
+		}
+	}
+}
+
+const (
+	// asideLook is the time between two looks at the length of a queue of a task that is no longer
+	// paused. After emptyLooks without a message it is empty: a consumer that has not learnt of the
+	// end of the pause may still move messages there.
+	asideLook  = time.Second
+	emptyLooks = 3
+)
+
+// emptyAside moves the messages of a task back from the queue source, until that is empty for all
+// consumers, the task is paused again, or the consumer stops or leaves the queue. It blocks until
+// then. An error of the broker is logged.
+func (q *queue) emptyAside(name, source string) {
+	cfg := q.cfg
+	cfg.Workers, cfg.Prefetch = 1, asidePrefetch
+	a := &queue{c: q.c, name: q.name, source: source, cfg: cfg, meta: q.meta, settling: q.c.settling.Part()}
+	a.open(asideTasks{queueTasks{a}})
+	defer a.endFetch()
+	defer context.AfterFunc(q.fetch, a.endFetch)()
+	if err := a.in.Open(a.fetch); err != nil {
+		if a.fetch.Err() == nil {
+			a.log(slog.LevelWarn, "the messages of a task that is no longer paused are not moved back", slog.Any("error", err))
+		}
+		return
+	}
+	a.workers = intake.NewWorkers(intake.WorkersConfig{Workers: 1, Overloaded: func(*intake.Workers) bool { return false }}, a.in)
+	a.workers.Prepare(a.fetch, q.c.failed)
+	a.workers.Start()
+	a.log(slog.LevelInfo, "the messages of a task that is no longer paused are moved back", slog.String(middleware.LogTask, name))
+	revision, empty := a.awaitEmpty(name)
+	if err := a.leave(); err != nil {
+		a.log(slog.LevelWarn, "closing a queue of moved messages failed", slog.Any("error", err))
+	}
+	if !empty {
+		return
+	}
+	if err := q.c.steer.Emptied(q.c.settle, q.name, name, revision); err != nil {
+		a.log(slog.LevelWarn, "it could not be stored that all messages were moved back", slog.Any("error", err))
+	}
+}
+
+// asidePrefetch is the number of messages that are moved back at once.
+const asidePrefetch = 100
+
+// awaitEmpty blocks until the queue was empty at emptyLooks looks in a row. It returns the revision
+// of the setting from before the first of them. empty is false if the task is paused again, the
+// setting is gone, or fetching stops.
+func (q *queue) awaitEmpty(name string) (revision uint64, empty bool) {
+	inspector, _ := capability.As[broker.Inspector](q.c.cfg.Broker)
+	looks := 0
+	for wake.Sleep(q.fetch, asideLook) {
+		now, ok := q.c.steer.Asides(q.name)[name]
+		if !ok {
+			return 0, false
+		}
+		if now != revision {
+			revision, looks = now, 0
+		}
+		if inspector == nil {
+			continue // nobody knows; the messages that come are moved
+		}
+		s, err := inspector.Stats(q.fetch, q.source)
+		if err != nil || s.Ready > 0 || s.Held > 0 || s.Delayed > 0 {
+			looks = 0
+			continue
+		}
+		if looks++; looks >= emptyLooks {
+			return revision, true
+		}
+	}
+	return 0, false
+}
