@@ -1,14 +1,12 @@
 package consumer
 
 import (
-	"context"
-
-	"github.com/swarmiji/swarmiji/internal/guard"
+	"github.com/swarmiji/swarmiji/consumer/internal/steps"
 	"github.com/swarmiji/swarmiji/middleware"
 )
 
 // admit calls the functions of Config.Admit in order and reports whether the task may start.
-// Without such functions it returns true. It keeps the release functions that they return for
+// Without such functions it returns true. It keeps the release of the admissions for
 // releaseAdmissions. Their context ends at a hard stop, or when the broker takes the task back.
 //
 // If one of them returns an error or panics, admit calls no further ones, releases the earlier
@@ -21,27 +19,14 @@ func (r *run) admit() bool {
 	}
 	ctx := r.queue.leases.Acquire(c.work, r.lost())
 	defer r.queue.leases.Release(r.lost())
-	for _, admit := range c.cfg.Admit {
-		release, err := callAdmit(ctx, r, admit)
-		if err != nil {
-			r.releaseAdmissions()
-			r.queue.settleAsync(r, r.judge(nil, err))
-			return false
-		}
-		if earlier := r.releaseAdmitted; earlier != nil && release != nil {
-			r.releaseAdmitted = func() { defer earlier(); release() } // also if release does not return
-		} else if release != nil {
-			r.releaseAdmitted = release
-		}
+	release, err := steps.Admit(ctx, c.cfg.Admit, &r.request)
+	r.releaseAdmitted = release
+	if err != nil {
+		r.releaseAdmissions()
+		r.queue.settleAsync(r, r.judge(nil, err))
+		return false
 	}
 	return true
-}
-
-// callAdmit calls admit for the request of r and returns its results. A panic in admit is returned
-// as a [*task.PanicError].
-func callAdmit(ctx context.Context, r *run, admit middleware.Admit) (release func(), err error) {
-	defer guard.Recover(&err)
-	return admit(ctx, &r.request)
 }
 
 // releaseAdmissions calls the release functions that Config.Admit returned for this task, the last

@@ -10,7 +10,6 @@ import (
 	"github.com/swarmiji/swarmiji/capability"
 	"github.com/swarmiji/swarmiji/consumer/internal/intake"
 	"github.com/swarmiji/swarmiji/consumer/internal/steer"
-	"github.com/swarmiji/swarmiji/internal/wake"
 	"github.com/swarmiji/swarmiji/middleware"
 )
 
@@ -77,17 +76,12 @@ func (q *queue) emptyAsides() {
 	}
 }
 
-const (
-	// asideLook is the time between two looks at the length of a queue of a task that is no longer
-	// paused. After emptyLooks without a message it is empty: a consumer that has not learnt of the
-	// end of the pause may still move messages there.
-	asideLook  = time.Second
-	emptyLooks = 3
-)
+// asidePrefetch is the number of messages that are moved back at once.
+const asidePrefetch = 100
 
-// emptyAside moves the messages of a task back from the queue source, until that is empty for all
-// consumers, the task is paused again, or the consumer stops or leaves the queue. It blocks until
-// then. An error of the broker is logged.
+// emptyAside moves the messages of a task back from the queue source, see [steer.Steer.Empty]. It
+// blocks until that has ended, or the consumer stops or leaves the queue. It logs the begin and an
+// error.
 func (q *queue) emptyAside(name, source string) {
 	cfg := q.cfg
 	cfg.Workers, cfg.Prefetch = 1, asidePrefetch
@@ -95,56 +89,13 @@ func (q *queue) emptyAside(name, source string) {
 	a.open(asideTasks{queueTasks{a}})
 	defer a.endFetch()
 	defer context.AfterFunc(q.fetch, a.endFetch)()
-	if err := a.in.Open(a.fetch); err != nil {
-		if a.fetch.Err() == nil {
-			a.log(slog.LevelWarn, "the messages of a task that is no longer paused are not moved back", slog.Any("error", err))
-		}
-		return
-	}
-	a.workers = intake.NewWorkers(intake.WorkersConfig{Workers: 1, Overloaded: func(*intake.Workers) bool { return false }}, a.in)
-	a.workers.Prepare(a.fetch, q.c.failed)
-	a.workers.Start()
 	a.log(slog.LevelInfo, "the messages of a task that is no longer paused are moved back", slog.String(middleware.LogTask, name))
-	revision, empty := a.awaitEmpty(name)
-	if err := a.leave(); err != nil {
-		a.log(slog.LevelWarn, "closing a queue of moved messages failed", slog.Any("error", err))
-	}
-	if !empty {
-		return
-	}
-	if err := q.c.steer.Emptied(q.c.settle, q.name, name, revision); err != nil {
-		a.log(slog.LevelWarn, "it could not be stored that all messages were moved back", slog.Any("error", err))
-	}
-}
-
-// asidePrefetch is the number of messages that are moved back at once.
-const asidePrefetch = 100
-
-// awaitEmpty blocks until the queue was empty at emptyLooks looks in a row. It returns the revision
-// of the setting from before the first of them. empty is false if the task is paused again, the
-// setting is gone, or fetching stops.
-func (q *queue) awaitEmpty(name string) (revision uint64, empty bool) {
 	inspector, _ := capability.As[broker.Inspector](q.c.cfg.Broker)
-	looks := 0
-	for wake.Sleep(q.fetch, asideLook) {
-		now, ok := q.c.steer.Asides(q.name)[name]
-		if !ok {
-			return 0, false
-		}
-		if now != revision {
-			revision, looks = now, 0
-		}
-		if inspector == nil {
-			continue // nobody knows; the messages that come are moved
-		}
-		s, err := inspector.Stats(q.fetch, q.source)
-		if err != nil || s.Ready > 0 || s.Held > 0 || s.Delayed > 0 {
-			looks = 0
-			continue
-		}
-		if looks++; looks >= emptyLooks {
-			return revision, true
-		}
+	err := q.c.steer.Empty(a.fetch, q.name, name, source, a.in, q.c.failed, inspector, func(t *intake.Workers) error {
+		a.workers = t
+		return a.leave()
+	})
+	if err != nil && a.fetch.Err() == nil {
+		a.log(slog.LevelWarn, "moving the messages of a task back failed", slog.Any("error", err))
 	}
-	return 0, false
 }

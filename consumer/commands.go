@@ -3,7 +3,6 @@ package consumer
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"time"
 
 	"github.com/swarmiji/swarmiji/control"
@@ -32,31 +31,6 @@ func newCommandServer(c *Consumer) (*control.Server, error) {
 		return nil, fmt.Errorf("swarmiji: consumer: config: Control: %w", err)
 	}
 	return s, nil
-}
-
-// serveCommands starts a goroutine that receives commands until end is called. end stops the
-// goroutine and waits for it. The end of ctx does not stop it: commands are served while Run waits
-// for the broker and during a stop, too.
-//
-// Without Config.Control it does nothing. If receiving fails for good, that is logged, and the
-// consumer runs without commands.
-func (c *Consumer) serveCommands(ctx context.Context) (end func()) {
-	if c.commands == nil {
-		return func() {}
-	}
-	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		if err := c.commands.Run(ctx); err != nil { // tasks run without commands
-			c.cfg.Logger.LogAttrs(ctx, slog.LevelError, "the consumer no longer receives commands",
-				slog.Any("error", err), slog.String(middleware.LogNode, c.cfg.Report.NodeID))
-		}
-	}()
-	return func() {
-		cancel()
-		<-ended
-	}
 }
 
 // ControlCounts returns the counts of received commands by outcome. They are zero without
@@ -108,9 +82,25 @@ func controlTasks(ts []TaskInfo) []control.Task {
 	return out
 }
 
-// revokeTimeout limits how long a command waits until a revocation is stored. Later commands wait
-// for it.
+// revokeTimeout limits how long a command waits until a revocation is stored, or the broker has
+// answered. Later commands wait for it.
 const revokeTimeout = 5 * time.Second
+
+// ServeQueue calls [Consumer.AddQueue] within revokeTimeout. See [control.QueueChanger].
+func (n controlNode) ServeQueue(ctx context.Context, name string, workers int) error {
+	ctx, cancel := context.WithTimeout(ctx, revokeTimeout)
+	defer cancel()
+	return n.AddQueue(ctx, name, QueueConfig{Workers: workers})
+}
+
+// LeaveQueue calls [Consumer.RemoveQueue] and does not wait for running tasks.
+func (n controlNode) LeaveQueue(_ context.Context, name string) error {
+	_, err := n.beginRemoval(name)
+	if err == nil {
+		n.wanted.Remove(name)
+	}
+	return err
+}
 
 // Revoke adds a revocation of the tasks to Config.Revocations, which revokes them in this process
 // at once. If that list has a bus, it also sends the revocation to all consumers. It blocks for at
@@ -122,4 +112,7 @@ func (n controlNode) Revoke(ctx context.Context, terminate bool, ids ...task.ID)
 	return n.cfg.Revocations.Revoke(ctx, revoke.Options{Terminate: terminate}, ids...)
 }
 
-var _ control.Revoker = controlNode{}
+var (
+	_ control.Revoker      = controlNode{}
+	_ control.QueueChanger = controlNode{}
+)

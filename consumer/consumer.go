@@ -18,7 +18,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/consumer/internal/answers"
@@ -28,6 +27,7 @@ import (
 	"github.com/swarmiji/swarmiji/consumer/internal/rates"
 	"github.com/swarmiji/swarmiji/consumer/internal/runs"
 	"github.com/swarmiji/swarmiji/consumer/internal/steer"
+	"github.com/swarmiji/swarmiji/consumer/internal/stores"
 	"github.com/swarmiji/swarmiji/consumer/internal/workflow"
 	"github.com/swarmiji/swarmiji/control"
 	"github.com/swarmiji/swarmiji/internal/gopool"
@@ -69,6 +69,7 @@ type Consumer struct {
 	// codec.BindArgs, stored once: a method value allocates
 	bind       func(contentType string, data []byte, v any) error
 	successors *workflow.Config
+	stores     stores.Stores
 	databases  intx.Databases
 	gather     resultstore.Gatherer // nil: no gatherer
 	members    task.MembersFunc     // reads the members of groups for handlers; nil: no gatherer
@@ -128,6 +129,7 @@ func New(c Config) (*Consumer, error) {
 	consumer := &Consumer{
 		cfg: c, codec: codec, bind: codec.BindArgs, gather: resultstore.GathererOf(c.Gatherer, c.Results), exportsMetrics: measured, killed: make(chan struct{}), stopped: make(chan struct{}), settling: gopool.New(),
 	}
+	consumer.stores = stores.Stores{Results: c.Results, Named: c.Stores, Warn: consumer.warnOnce}
 	consumer.successors = consumer.workflowConfig()
 	if consumer.gather != nil {
 		consumer.members = consumer.successors.Members
@@ -239,7 +241,7 @@ func (c *Consumer) Run(ctx context.Context) error {
 		}
 		return errors.Join(err, c.stop(nil, nil))
 	}
-	defer c.serveCommands(ctx)()
+	defer c.commands.Start(ctx)() // also while Run waits for the broker, and during a stop
 	unwatch, err := c.awaitServers(fetch)
 	defer unwatch()
 	if err != nil {
@@ -408,47 +410,22 @@ func (c *Consumer) stop(queues []*queue, workers []*intake.Workers) error {
 // Returns [ErrForced] if handlers still ran after the first wait, or settlements after the second
 // one. Otherwise returns nil.
 func (c *Consumer) drain(drained chan struct{}) error {
-	soft := time.NewTimer(max(c.cfg.ShutdownTimeout, 0))
-	defer soft.Stop()
-	select {
-	case <-drained:
-		return nil
-	default:
+	d := runs.Drain{
+		Timeout: c.cfg.ShutdownTimeout, Grace: c.cfg.Tuning.KillGrace, Killed: c.killed, Running: c.running.Len, Settled: c.settling.Wait,
+		Cancel: func(n int) {
+			c.cfg.Logger.LogAttrs(c.work, slog.LevelWarn, "stopping without waiting for running tasks",
+				slog.String(middleware.LogNode, c.cfg.Report.NodeID), slog.Int("running", n))
+			c.stopWork(task.ErrShutdown)
+		},
+		Abandon: func() {
+			c.stopSettle()
+			c.releaseRunning()
+		},
 	}
-	select {
-	case <-drained:
-		return nil
-	case <-soft.C:
-	case <-c.killed:
-	}
-	n := c.running.Len()
-	c.cfg.Logger.LogAttrs(c.work, slog.LevelWarn, "stopping without waiting for running tasks",
-		slog.String(middleware.LogNode, c.cfg.Report.NodeID), slog.Int("running", n))
-	c.stopWork(task.ErrShutdown)
-	hard := time.NewTimer(c.cfg.Tuning.KillGrace)
-	defer hard.Stop()
-	select {
-	case <-drained:
-	case <-hard.C:
-		last := time.NewTimer(c.cfg.Tuning.KillGrace)
-		defer last.Stop()
-		c.stopSettle()
-		c.releaseRunning()
-		settled := make(chan struct{})
-		go func() {
-			c.settling.Wait()
-			close(settled)
-		}()
-		select { // interrupted settlements give their tasks back
-		case <-settled:
-		case <-last.C:
-		}
+	if n, forced := d.Wait(drained); forced {
 		return fmt.Errorf("%w: %d were running", ErrForced, n)
 	}
-	if n == 0 {
-		return nil // only settlements were left, and they have ended
-	}
-	return fmt.Errorf("%w: %d were running", ErrForced, n)
+	return nil
 }
 
 // releaseRunning gives back the tasks whose handlers ignore their ended context, all at once, and

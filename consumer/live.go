@@ -75,11 +75,17 @@ func (c *Consumer) AddQueue(ctx context.Context, name string, cfg QueueConfig) e
 // running ones are settled later. Returns [ErrNotRunning], [ErrNoQueue], and [ErrPolled] for a queue
 // of a [Poll], which change nothing. After an error of the broker the queue is not consumed either.
 func (c *Consumer) RemoveQueue(ctx context.Context, name string) error {
-	err := c.removeQueue(ctx, name)
-	if !errors.Is(err, ErrNotRunning) && !errors.Is(err, ErrNoQueue) && !errors.Is(err, ErrPolled) {
-		c.wanted.Remove(name)
+	left, err := c.beginRemoval(name)
+	if err != nil {
+		return err
 	}
-	return err
+	c.wanted.Remove(name)
+	select {
+	case err := <-left:
+		return err
+	case <-ctx.Done():
+		return fmt.Errorf("swarmiji: consumer: queue %q is left, and its last tasks are not settled yet: %w", name, context.Cause(ctx))
+	}
 }
 
 // addQueue is AddQueue for a complete configuration. It takes c.changing.
@@ -115,20 +121,6 @@ func (c *Consumer) addQueue(ctx context.Context, name string, cfg *QueueConfig) 
 	c.autoscale(opened)
 	c.answers.UpdateQueues()
 	return nil
-}
-
-// removeQueue is RemoveQueue. It takes c.changing, but not while it waits.
-func (c *Consumer) removeQueue(ctx context.Context, name string) error {
-	left, err := c.beginRemoval(name)
-	if err != nil {
-		return err
-	}
-	select {
-	case err := <-left:
-		return err
-	case <-ctx.Done():
-		return fmt.Errorf("swarmiji: consumer: queue %q is left, and its last tasks are not settled yet: %w", name, context.Cause(ctx))
-	}
 }
 
 // beginRemoval takes a queue, and its side queue of an older version, out of the live ones. A

@@ -25,7 +25,6 @@ type queue struct {
 	in       *intake.Queue   // its subscription
 	workers  *intake.Workers // they run its tasks
 	polled   bool            // they also run the tasks of other queues
-	served   int             // their number in the group of the settings; only for followGroup
 	leases   runs.Leases
 	fetch    context.Context    // ends when fetching stops, or the consumer leaves the queue
 	endFetch context.CancelFunc // leaves the queue

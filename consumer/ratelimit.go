@@ -90,8 +90,8 @@ func (r rateRun) Start() {
 func (r rateRun) PutBack(at time.Time) {
 	r.queue.settling.Go(func() {
 		next := r.next()
-		next.rateLimited = true
-		if r.replace(r.queue.source, next, next.setNotBefore(at), "wait for its rate") {
+		next.RateLimited = true
+		if r.replace(r.queue.source, next, next.SetNotBefore(at), "wait for its rate") {
 			r.queue.c.cfg.Metrics.Snoozed.Inc(1)
 		}
 	})

@@ -9,11 +9,11 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/consumer/internal/answers"
 	"github.com/swarmiji/swarmiji/consumer/internal/crashes"
 	"github.com/swarmiji/swarmiji/consumer/internal/intx"
+	"github.com/swarmiji/swarmiji/consumer/internal/steps"
 	"github.com/swarmiji/swarmiji/consumer/internal/workflow"
 	"github.com/swarmiji/swarmiji/internal/utf"
 	"github.com/swarmiji/swarmiji/internal/wire"
@@ -48,10 +48,10 @@ type run struct {
 	notStartedBefore bool
 	hasEarlySlot     atomic.Bool // it holds one of q.earlySlots
 
-	answer  *answer     // the deferral that this run settles; nil: a message of the broker
-	expects atomic.Bool // its handler has called task.Expect
-	stale   atomic.Bool // another delivery has settled or deferred the task: ignore this one
-	inTx    intx.State  // its handler may settle it in a transaction
+	answer  *answers.Claim // the deferral that this run settles; nil: a message of the broker
+	expects atomic.Bool    // its handler has called task.Expect
+	stale   atomic.Bool    // another delivery has settled or deferred the task: ignore this one
+	inTx    intx.State     // its handler may settle it in a transaction
 
 	// Progress of the run. A stop that leaves a handler behind reads these fields from another
 	// goroutine.
@@ -126,7 +126,7 @@ func (q *queue) startOrSettle(r *run) {
 
 // read decodes a delivery and returns a run with the merged metadata, the handler (nil if none is
 // registered) and the request. It begins the new life of a requeued task, see life.go. A message
-// without a task name gets QueueConfig.Task, one without an id that of foreignID. It counts a
+// without a task name gets QueueConfig.Task, one without an id that of steps.ForeignID. It counts a
 // malformed reply address, logs it once and ignores it. worker is the receiver's index, or 0.
 //
 // Returns an error if the message is malformed, cannot be opened, or has no valid task name. It
@@ -154,7 +154,7 @@ func (q *queue) read(d broker.Delivery, worker int) (*run, error) {
 		return nil, fmt.Errorf("%w: %w", serializer.ErrMalformed, err)
 	}
 	if e.ID == "" {
-		if e.ID, err = foreignID(m); err != nil {
+		if e.ID, err = steps.ForeignID(m); err != nil {
 			return nil, err
 		}
 	}
@@ -205,19 +205,6 @@ func (q *queue) decode(m *broker.Message) (e *task.Envelope, f serializer.Format
 	return e, f, false, err
 }
 
-// foreignID returns the id of a task whose envelope has no id: the id of its message if that is a
-// valid task id, else a new one. Returns an error if no new one can be made.
-func foreignID(m *broker.Message) (task.ID, error) {
-	if id := task.ID(m.ID); id.Check() == nil {
-		return id, nil
-	}
-	id, err := uuid.NewV7()
-	if err != nil {
-		return "", fmt.Errorf("swarmiji: make an id: %w", err)
-	}
-	return task.ID(id.String()), nil
-}
-
 // noAccessDelay is the time after which a message is delivered again for which this user lacks a
 // permission: to acknowledge it early, or to dead-letter it.
 const noAccessDelay = time.Minute
@@ -240,11 +227,11 @@ func (q *queue) deadLetterUnreadable(d broker.Delivery, cause error) {
 			err := d.DeadLetter(ctx, broker.Dead{Reason: cause.Error(), Unreadable: true})
 			// let other messages pass; this one comes again
 			if workflow.Permanent(err) || errors.Is(err, broker.ErrUnsupported) || errors.Is(err, broker.ErrAccess) {
-				return errors.Join(errDone, d.Release(ctx, noAccessDelay))
+				return errors.Join(steps.ErrDone, d.Release(ctx, noAccessDelay))
 			}
 			return err
 		}
-		if err := repeat(ctx, d.Lost(), deadLetter, func(err error) {
+		if err := steps.Repeat(ctx, d.Lost(), deadLetter, func(err error) {
 			q.log(slog.LevelWarn, "dead-lettering failed; it is repeated", slog.Any("error", err))
 		}); err != nil {
 			return // the broker has the message back, or the consumer stops
@@ -299,13 +286,13 @@ func (r *run) giveBackUnstarted() {
 // giveBack returns the task to its queue without counting an attempt, and clears the note of its
 // start. It tries once, counts a success as released, and returns the error of the broker. Where
 // the broker can, the task keeps its position at the front. For a task that was acknowledged before
-// its start it does nothing and returns nil. A deferral is only released for answerRetryDelay.
+// its start it does nothing and returns nil. A deferral is only released for answers.RetryDelay.
 func (r *run) giveBack(ctx context.Context) error {
 	switch {
 	case r.acked.Load():
 		return nil
 	case r.answer != nil:
-		return r.delivery.Release(ctx, answerRetryDelay)
+		return r.delivery.Release(ctx, answers.RetryDelay)
 	}
 	r.queue.c.crashes.Clear(ctx, crashRun{r})
 	err := r.delivery.Release(ctx, 0)
@@ -331,7 +318,7 @@ func (r *run) park() {
 	}
 	delay := q.c.cfg.Tuning.UnknownDelay << min(e.Parked, 16)
 	e.Parked++
-	at := e.setDelay(delay)
+	at := e.SetDelay(delay)
 	q.c.cfg.Metrics.Parked.Inc(1)
 	r.log(slog.LevelWarn, "no handler is registered; the task is delayed", slog.Duration("delay", delay))
 	why := fmt.Errorf("parked (%d of %d): %w", e.Parked, q.c.cfg.Tuning.UnknownRetries, r.unknown())

@@ -32,17 +32,17 @@ func newAnswers(c *Consumer) *answers.Receiver {
 }
 
 // settleDeferral settles a received deferral on a goroutine of the settlement and returns at once.
-// If the deferral is not settled when that goroutine ends, releaseUnsettled returns it to the store
-// for answerRetryDelay. So it does for a queue that this consumer has left.
+// If the deferral is not settled when that goroutine ends, ReleaseUnsettled returns it to the store
+// for answers.RetryDelay. So it does for a queue that this consumer has left.
 func (c *Consumer) settleDeferral(claim deferral.Delivery) {
-	w := &answer{c: c, claim: claim, outcome: claim.Outcome()}
+	w := &answers.Claim{Deferral: claim, Outcome: claim.Outcome(), Broker: c.cfg.Broker, Logger: c.cfg.Logger}
 	q := c.consumed(claim.Attempt().Queue)
 	if q == nil {
-		c.settling.Go(w.releaseUnsettled)
+		c.settling.Go(func() { w.ReleaseUnsettled(c.settle) })
 		return
 	}
 	q.settling.Go(func() {
-		defer w.releaseUnsettled()
+		defer w.ReleaseUnsettled(c.settle)
 		r, err := q.restore(w)
 		if err != nil {
 			q.releaseUnreadable(w, err)
@@ -56,14 +56,14 @@ func (c *Consumer) settleDeferral(claim deferral.Delivery) {
 // store for a minute. A newer consumer, or one with the key, may read it. An abandoned deferral
 // (one whose attempt is over) is deleted without a log line. Both are repeated for up to
 // giveBackTimeout.
-func (q *queue) releaseUnreadable(w *answer, cause error) {
+func (q *queue) releaseUnreadable(w *answers.Claim, cause error) {
 	ctx, cancel := context.WithTimeout(q.c.settle, giveBackTimeout)
 	defer cancel()
-	if w.outcome.Kind == deferral.Abandoned { // its attempt is over
+	if w.Outcome.Kind == deferral.Abandoned { // its attempt is over
 		_ = w.Ack(ctx)
 		return
 	}
-	q.log(slog.LevelError, "a deferred task cannot be read; it is released for a minute", slog.String(middleware.LogTask, w.claim.Attempt().Name), slog.Any("error", cause))
+	q.log(slog.LevelError, "a deferred task cannot be read; it is released for a minute", slog.String(middleware.LogTask, w.Deferral.Attempt().Name), slog.Any("error", cause))
 	_ = w.Release(ctx, time.Minute)
 }
 

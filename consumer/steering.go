@@ -5,10 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"time"
 
-	"github.com/swarmiji/swarmiji/consumer/internal/intake"
 	"github.com/swarmiji/swarmiji/consumer/internal/steer"
 	"github.com/swarmiji/swarmiji/internal/wake"
 	"github.com/swarmiji/swarmiji/middleware"
@@ -85,7 +83,7 @@ const retrySettings = 2 * time.Second
 // the group, and the messages of tasks that are no longer paused. After an error it is called again
 // after retrySettings.
 func (c *Consumer) applySettings() {
-	err := c.followGroup()
+	err := c.steer.FollowGroup(groupServer{c})
 	if l := c.live.Load(); l != nil {
 		for _, q := range l.queues {
 			err = errors.Join(err, q.applySettings())
@@ -104,82 +102,30 @@ func (c *Consumer) applySettings() {
 	}
 }
 
-// applySettings pauses or resumes the queue as the settings say, and limits its workers. It logs a
-// change. Before the queue is open it only notes that it is paused. Returns the error of the
-// broker. Without Config.Settings it does nothing.
+// applySettings pauses or resumes the queue, and limits its workers, as the settings say, see
+// [steer.Steer.Apply].
 func (q *queue) applySettings() error {
-	s := q.c.steer
-	if s == nil {
-		return nil
+	own := q.workers
+	if q.polled { // other queues share them
+		own = nil
 	}
-	var set, clear intake.Reason
-	stored, tripped := s.QueuePaused(q.name)
-	for why, is := range map[intake.Reason]bool{intake.Stored: stored, intake.Tripped: tripped} {
-		if is {
-			set |= why
-		} else {
-			clear |= why
-		}
-	}
-	before := q.in.Paused()
-	err := q.in.SetPause(set, clear)
-	if now := q.in.Paused(); now != before {
-		msg := "the queue is resumed by a setting"
-		if now {
-			msg = "the queue is paused by a setting"
-		}
-		q.log(slog.LevelInfo, msg, slog.Bool("breaker", tripped))
-	}
-	if q.workers != nil && !q.polled { // before its start it has no workers
-		err = errors.Join(err, q.workers.Limit(s.MaxWorkers(q.name)))
-	}
-	if errors.Is(err, ErrNotRunning) {
-		return nil
-	}
-	return err
+	return q.c.steer.Apply(q.name, q.in, own, q.log)
 }
 
-// followGroup adds and removes queues so that the consumer serves those of the program and of its
-// group. Returns the errors, joined.
-func (c *Consumer) followGroup() error {
-	if c.cfg.Group == "" {
-		return nil
-	}
-	served := c.steer.Served()
-	var errs []error
-	for name, s := range served {
-		errs = append(errs, c.followServed(name, &s))
-	}
-	for _, name := range c.wanted.Names() { // removed by the group before
-		if _, ruled := served[name]; !ruled && c.consumed(name) == nil {
-			cfg := c.wanted.Get(name)
-			errs = append(errs, c.addServed(name, &cfg))
-		}
-	}
-	wanted := c.wanted.Names()
-	for _, name := range c.queues.Names() { // added by the group before
-		if _, ruled := served[name]; !ruled && !slices.Contains(wanted, name) {
-			errs = append(errs, c.removeServed(name))
-		}
-	}
-	return errors.Join(errs...)
-}
+// groupServer adapts a consumer to [steer.Server].
+type groupServer struct{ *Consumer }
 
-// followServed makes the consumer serve a queue as s says.
-func (c *Consumer) followServed(name string, s *settings.Served) error {
-	q := c.consumed(name)
-	switch {
-	case s.Removed && q == nil:
-		return nil
-	case s.Removed:
-		return c.removeServed(name)
-	case q != nil:
-		if s.Workers == 0 || s.Workers == q.served {
-			return nil
-		}
-		q.served = s.Workers
-		return c.Scale(name, s.Workers)
-	}
+// serveTimeout limits how long the consumer waits for the broker to add a queue of its group.
+const serveTimeout = 10 * time.Second
+
+// Wanted returns the queues of the program.
+func (c groupServer) Wanted() []string { return c.wanted.Names() }
+
+// Queues returns the consumed queues.
+func (c groupServer) Queues() []string { return c.queues.Names() }
+
+// Serve adds a queue of the group, with its configuration in the program changed by s.
+func (c groupServer) Serve(name string, s settings.Served) error {
 	cfg := c.wanted.Get(name)
 	if len(s.Levels) > 0 {
 		cfg.Levels = s.Levels
@@ -187,37 +133,23 @@ func (c *Consumer) followServed(name string, s *settings.Served) error {
 	if s.Workers > 0 {
 		cfg.Workers = s.Workers
 	}
-	if err := c.cfg.completeQueue(name, &cfg); err != nil {
-		return err
-	}
-	return c.addServed(name, &cfg)
-}
-
-// serveTimeout limits how long the consumer waits for the broker to add a queue of its group.
-const serveTimeout = 10 * time.Second
-
-// addServed adds a queue and logs that.
-func (c *Consumer) addServed(name string, cfg *QueueConfig) error {
 	ctx, cancel := context.WithTimeout(c.fetch, serveTimeout)
 	defer cancel()
-	err := c.addQueue(ctx, name, cfg)
-	if err != nil {
-		return err
+	err := c.cfg.completeQueue(name, &cfg)
+	if err == nil {
+		err = c.addQueue(ctx, name, &cfg)
 	}
-	q := c.consumed(name)
-	if q != nil {
-		q.served = cfg.Workers
-		q.log(slog.LevelInfo, "the group serves another queue", slog.Int("workers", cfg.Workers))
+	if err == nil {
+		c.cfg.Logger.LogAttrs(ctx, slog.LevelInfo, "the group serves another queue", slog.String(middleware.LogQueue, name), slog.Int("workers", cfg.Workers))
 	}
-	return nil
+	return err
 }
 
-// removeServed removes a queue, logs that, and does not wait for its running tasks.
-func (c *Consumer) removeServed(name string) error {
-	q := c.consumed(name)
+// Leave removes a queue and does not wait for its running tasks.
+func (c groupServer) Leave(name string) error {
 	_, err := c.beginRemoval(name)
 	if err == nil {
-		q.log(slog.LevelInfo, "the group no longer serves the queue")
+		c.cfg.Logger.LogAttrs(c.fetch, slog.LevelInfo, "the group no longer serves the queue", slog.String(middleware.LogQueue, name))
 	}
 	return err
 }

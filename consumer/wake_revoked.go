@@ -1,8 +1,7 @@
 package consumer
 
 import (
-	"encoding/json"
-
+	"github.com/swarmiji/swarmiji/consumer/internal/answers"
 	"github.com/swarmiji/swarmiji/revoke"
 )
 
@@ -10,8 +9,8 @@ import (
 // stored state of the deferral. It returns false for a deferral that cannot be read: that one waits
 // for its answer.
 func (q *queue) selectsDeferral(state []byte, rules []revoke.Selector) bool {
-	var kept deferredTask
-	if json.Unmarshal(state, &kept) != nil || kept.Message.Message == nil {
+	kept, err := answers.Read(state)
+	if err != nil {
 		return false
 	}
 	e, _, err := q.c.codec.Decode(kept.Message.Message)

@@ -390,7 +390,7 @@ var coreLayers = []rule{
 	},
 	{
 		"L3",
-		[]string{"consumer/internal/workflow", "consumer/internal/intx", "consumer/internal/wakes"},
+		[]string{"consumer/internal/workflow", "consumer/internal/intx", "consumer/internal/wakes", "consumer/internal/stores"},
 		[]string{"task", "@ports", "consumer/internal/workflow", "revoke", "internal/wire", "@leaves"},
 		"what follows a task is decided by its envelope, and what a revocation wakes by its list; how steps are repeated and recorded is the consumer's",
 	},
@@ -421,7 +421,7 @@ var coreLayers = []rule{
 	{
 		"L5",
 		[]string{"open"},
-		[]string{"task", "@ports", "middleware", "limit", "revoke", "schedule", "jobs", "outbox", "producer", "consumer", "events/liveness", "@memory", "@leaves", "sqldb"},
+		[]string{"task", "@ports", "middleware", "limit", "revoke", "schedule", "settings", "settings/eventsettings", "jobs", "outbox", "producer", "consumer", "events/liveness", "@memory", "@leaves", "sqldb"},
 		"it wires adapters into producers and consumers, and knows those in memory alone: the others come with their drivers",
 	},
 	{
@@ -433,7 +433,7 @@ var coreLayers = []rule{
 	{
 		"L6",
 		[]string{"open/internal/natsparts", "open/internal/redisparts"},
-		[]string{"open", "open/internal/params", "broker", "resultstore", "events", "limit", "limit/redislimit", "@adapters", "@connects"},
+		[]string{"open", "open/internal/params", "broker", "resultstore", "events", "limit", "limit/redislimit", "settings", "@adapters", "@connects"},
 		"each makes the adapters of one technology for two drivers",
 	},
 	{
@@ -445,13 +445,13 @@ var coreLayers = []rule{
 	{
 		"L6",
 		[]string{"@drivers"},
-		[]string{"open", "open/internal/*", "broker", "resultstore", "events", "limit", "limit/sqllimit", "jobs", "@adapters", "@connects", "@engines"},
+		[]string{"open", "open/internal/*", "broker", "resultstore", "events", "limit", "limit/sqllimit", "settings", "jobs", "@adapters", "@connects", "@engines"},
 		"a driver makes the adapters of one technology; TestDrivers says which",
 	},
 	{
 		"L5",
 		[]string{"cmd/..."},
-		[]string{"task", "@ports", "serializer/*", "control", "revoke", "deadletter", "when", "schedule", "jobs", "jobs/jobstore", "jobs/bedrock", "outbox", "producer", "open", "open/all", "@adapters", "@leaves", "internal/wire"},
+		[]string{"task", "@ports", "serializer/*", "control", "revoke", "settings", "deadletter", "when", "schedule", "jobs", "jobs/jobstore", "jobs/bedrock", "outbox", "producer", "open", "open/all", "@adapters", "@leaves", "internal/wire"},
 		"programs use the library as its users do; the wire alone opens what others have sealed, for people to see it",
 	},
 	{

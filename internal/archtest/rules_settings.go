@@ -34,13 +34,19 @@ var settingsLayers = []rule{
 	{
 		"L3",
 		[]string{"consumer/internal/steer"},
-		[]string{"task", "middleware", "limit", "settings", "@leaves"},
-		"what is paused and limited follows from the settings; how a queue or a message obeys is the consumer's",
+		[]string{"task", "broker", "middleware", "limit", "settings", "consumer/internal/intake", "@leaves"},
+		"what is paused and limited follows from the settings; how a message obeys is the consumer's",
+	},
+	{
+		"L3",
+		[]string{"consumer/internal/steps"},
+		[]string{"task", "broker", "middleware", "consumer/internal/workflow", "internal/guard", "@leaves"},
+		"how a step is repeated does not depend on what it does",
 	},
 	{
 		"L3",
 		[]string{"consumer/internal/answers"},
-		[]string{"task", "broker", "deferral", "revoke", "consumer/internal/wakes", "@leaves"},
+		[]string{"task", "broker", "serializer", "deferral", "revoke", "consumer/internal/intake", "consumer/internal/steps", "consumer/internal/wakes", "internal/wire", "@leaves"},
 		"which deferrals come is decided by their store; how they are settled is the consumer's",
 	},
 }

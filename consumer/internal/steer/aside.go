@@ -118,10 +118,10 @@ func (s *Steer) Asides(queue string) map[string]uint64 {
 	return all
 }
 
-// Emptied deletes the setting that messages of a task were moved out of a queue, if it still has
+// emptied deletes the setting that messages of a task were moved out of a queue, if it still has
 // this revision. Call it after the queue was found empty. Returns the error of the store; another
 // revision is not an error.
-func (s *Steer) Emptied(ctx context.Context, queue, name string, revision uint64) error {
+func (s *Steer) emptied(ctx context.Context, queue, name string, revision uint64) error {
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
 	err := s.cfg.Store.Delete(ctx, settings.AsideOf(queue, name).String(), revision)

@@ -51,6 +51,7 @@ type Steer struct {
 	writing map[string]bool    // keys of breakers that are being stored
 	touched map[aside]time.Time
 	moved   map[aside]bool
+	workers map[string]int // of the queues of the group; only for FollowGroup
 }
 
 // New returns a Steer. It does no I/O and starts nothing.
@@ -60,7 +61,7 @@ func New(c Config) (*Steer, error) {
 	}
 	s := &Steer{
 		cfg: c, loaded: make(chan struct{}), again: wake.New(), windows: make(map[string]*window), writing: make(map[string]bool),
-		touched: make(map[aside]time.Time), moved: make(map[aside]bool),
+		touched: make(map[aside]time.Time), moved: make(map[aside]bool), workers: make(map[string]int),
 	}
 	s.state.Store(&settings.State{})
 	var err error
@@ -190,10 +191,4 @@ func (s *Steer) MaxWorkers(queue string) int {
 	}
 	l := state.QueueLimits[queue]
 	return max(l.Concurrency, 0)
-}
-
-// Served returns how the group of this consumer serves queues, by their names. It must not be
-// changed.
-func (s *Steer) Served() map[string]settings.Served {
-	return s.state.Load().Groups[s.cfg.Group].Queues
 }
