@@ -42,12 +42,14 @@
 //     sqldb/sqlite.
 //   - tx: your own database transactions, for submitting and settling tasks in them. tx/sqltx and
 //     tx/pgxtx convert those of database/sql and pgx.
+//   - settings: stored operations, such as pauses and limits of queues and tasks, which consumers
+//     follow.
 //   - outbox: tasks that are stored in your own database transactions and sent to any broker.
 //   - capability: optional interfaces of adapters, also behind wrappers.
 //   - tasktest: tests of programs with tasks, without a server and without waiting.
 //   - open: adapters from a URL. Below it, import a package per kind of server, or open/all.
 //
-// The directories below the ports, schedule, jobs, limit and outbox are adapters, named by
+// The directories below the ports, schedule, jobs, limit, settings and outbox are adapters, named by
 // technology and port, such as broker/membroker and broker/amqpbroker. Beside them are the test
 // suites that every adapter passes.
 //

@@ -38,7 +38,7 @@ func (b *Breaker) check() error {
 	return errors.Join(errs...)
 }
 
-// internal returns b with its defaults; nil is no breaker.
+// internal returns b with its defaults. For nil it returns the zero value.
 func (b *Breaker) internal() steer.Breaker {
 	if b == nil {
 		return steer.Breaker{}

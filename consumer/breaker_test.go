@@ -18,7 +18,7 @@ import (
 )
 
 // TestBreakerDoubles shows that a breaker that fails again pauses for twice the time, up to
-// MaxPause, with one attempt for each pause, and that a success resets it.
+// MaxPause. Each pause has one attempt, and a success resets it.
 func TestBreakerDoubles(t *testing.T) {
 	ctx := testwait.Long(t)
 	server, store := membroker.NewServer(membroker.Config{}), memsettings.New()

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/control"
-	"github.com/swarmiji/swarmiji/middleware"
 	"github.com/swarmiji/swarmiji/revoke"
 	"github.com/swarmiji/swarmiji/task"
 )

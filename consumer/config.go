@@ -147,7 +147,8 @@ type QueueConfig struct {
 	// Levels are the queue's priority levels: upper bounds in ascending order. Use the same values as
 	// the producers.
 	Levels []int
-	// Breaker pauses the queue when too many attempts fail. It needs Config.Settings. nil: none.
+	// Breaker pauses the queue when too many attempts fail. It needs Config.Settings. nil: no
+	// breaker.
 	Breaker *Breaker
 }
 

@@ -129,7 +129,7 @@ func (r *run) save(ctx context.Context, state task.State, v verdict) (verdict, b
 //   - errReopened, after it has replaced a failure of an earlier life (before a requeue, see
 //     life.go). The caller saves again.
 //   - [workflow.ErrUnsendable], if the record cannot be opened.
-//   - steps.ErrDone, if the task continues in another message. It has then acknowledged this message.
+//   - steps.ErrDone, if the task continues in another message. It has acknowledged this message.
 //   - errors of the store and of the acknowledgement.
 func (r *run) resolveStale(ctx context.Context, store resultstore.ResultStore, v *verdict) error {
 	rec, err := r.load(ctx, store)

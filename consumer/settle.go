@@ -376,8 +376,8 @@ func (r *run) replace(queue string, next *steps.Next, at time.Time, why string) 
 // returns the error; the caller must repeat the call.
 //
 // Returns errors of the broker, and [workflow.ErrUnsendable] if next cannot be encoded. Returns
-// steps.ErrUncertain if a task that runs at most once was published with an unknown outcome, unless the
-// broker replaces a delivery in one step.
+// steps.ErrUncertain if a task that runs at most once was published with an unknown outcome, unless
+// the broker replaces a delivery in one step.
 func (r *run) publishNext(ctx context.Context, queue string, next *steps.Next, at time.Time) error {
 	c := r.queue.c
 	m, err := c.codec.EncodeAs(r.format, r.queue.name, &next.Envelope, r.arrived)

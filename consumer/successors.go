@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/swarmiji/swarmiji/consumer/internal/steps"
 	"github.com/swarmiji/swarmiji/consumer/internal/workflow"
 	"github.com/swarmiji/swarmiji/internal/utf"
 	"github.com/swarmiji/swarmiji/internal/wire"

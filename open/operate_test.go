@@ -21,7 +21,7 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// site is one server with the parts of an operator, who pauses and limits, and of a submitter.
+// site is one server with the parts of an operator and of a submitter.
 type site struct {
 	*testing.T
 	open    func() *open.Swarm // another process
@@ -191,7 +191,7 @@ func (s *site) must(err error) {
 }
 
 // pauses shows that a pause holds for consumers that start later and through a restart of the
-// server, and that they hold no message of the queue.
+// server. They hold no message of the queue.
 func (s *site) pauses() {
 	ctx := testwait.Long(s)
 	s.must(settings.PauseQueue(ctx, s.op.Settings, "work", settings.Pause{Why: "a test"}))

@@ -86,7 +86,7 @@ func (a *app) serve(cmd *cobra.Command, p *place, queue string, s settings.Serve
 		return a.order(cmd, &p.target, c, doneHead(), done)
 	}
 	s.By, s.At = a.operator(), time.Now().UTC().Truncate(time.Millisecond)
-	return a.change(cmd, []string{queue}, nil, func(ctx context.Context, store settings.Store, queue, _ string) (settled, error) {
+	return a.changeSettings(cmd, []string{queue}, nil, func(ctx context.Context, store settings.Store, queue, _ string) (settled, error) {
 		result := "added to " + p.group
 		if s.Removed {
 			result = "removed from " + p.group

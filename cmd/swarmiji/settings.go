@@ -36,9 +36,9 @@ func (a *app) onlyLiving() {
 	a.say("this reached the consumers that run now; ones that start later do not know it")
 }
 
-// change opens the store of the settings, calls do for each queue and each task, and prints a row
-// for each. do is given the name of a queue or of a task; the other one is "".
-func (a *app) change(cmd *cobra.Command, queues, tasks []string, do func(ctx context.Context, s settings.Store, queue, task string) (settled, error)) error {
+// changeSettings opens the store of the settings, calls do for each queue and each task, and prints
+// a row for each. do is given the name of a queue or of a task; the other one is "".
+func (a *app) changeSettings(cmd *cobra.Command, queues, tasks []string, do func(ctx context.Context, s settings.Store, queue, task string) (settled, error)) error {
 	return a.with(cmd.Context(), open.Options{}, func(ctx context.Context, s *open.Swarm) error {
 		if s.Settings == nil {
 			return errors.New("no server of this URL keeps settings; name one for the events, such as events=redis://host")
@@ -94,7 +94,7 @@ func (a *app) pause(cmd *cobra.Command, queues []string, o *pauseOptions) error 
 	if o.duration < 0 {
 		return fmt.Errorf("%w: --for is %v", errUsage, o.duration)
 	}
-	return a.change(cmd, queues, o.tasks, func(ctx context.Context, s settings.Store, queue, task string) (settled, error) {
+	return a.changeSettings(cmd, queues, o.tasks, func(ctx context.Context, s settings.Store, queue, task string) (settled, error) {
 		p := settings.Pause{By: a.operator(), Why: o.why, At: time.Now().UTC().Truncate(time.Millisecond)}
 		if o.duration > 0 {
 			p.Until = p.At.Add(o.duration)
@@ -110,7 +110,7 @@ func (a *app) pause(cmd *cobra.Command, queues []string, o *pauseOptions) error 
 
 // resume removes the stored pauses of queues and tasks, and the states of their breakers.
 func (a *app) resume(cmd *cobra.Command, queues, tasks []string) error {
-	return a.change(cmd, queues, tasks, func(ctx context.Context, s settings.Store, queue, task string) (settled, error) {
+	return a.changeSettings(cmd, queues, tasks, func(ctx context.Context, s settings.Store, queue, task string) (settled, error) {
 		end, name := settings.ResumeQueue, queue
 		if task != "" {
 			end, name = settings.ResumeTask, task
@@ -129,7 +129,7 @@ func (a *app) setLimit(cmd *cobra.Command, queues, tasks []string, rate string, 
 	if rate == control.RateDefault {
 		rate = ""
 	}
-	return a.change(cmd, queues, tasks, func(ctx context.Context, s settings.Store, queue, task string) (settled, error) {
+	return a.changeSettings(cmd, queues, tasks, func(ctx context.Context, s settings.Store, queue, task string) (settled, error) {
 		set, name := settings.LimitQueue, queue
 		if task != "" {
 			set, name = settings.LimitTask, task

@@ -16,7 +16,7 @@ type Pool struct {
 	next    chan job
 	closed  chan struct{}
 	close   sync.Once
-	whole   *Pool        // the Pool of which this is a part; nil: none
+	whole   *Pool        // the Pool of which this is a part, or nil
 	working atomic.Int64 // functions that run
 	mu      sync.Mutex
 	idle    *sync.Cond // no function runs; uses mu

@@ -1,7 +1,7 @@
 // Package eventsettings stores settings as retained events on a bus, for brokers without a store
 // such as RabbitMQ. Each process reads the retained events and keeps a copy of all values.
 //
-// # What it can lose
+// # Weaker promises
 //
 // The other stores of package settings are stronger. Use one of them if the system has such a
 // server.

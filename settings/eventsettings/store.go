@@ -48,8 +48,8 @@ type Store struct {
 	changing chan struct{} // has a value while a call of Put or Delete runs
 }
 
-// Get implements [settings.Store] from the copy of this process. The first call waits until the copy
-// is complete.
+// Get implements [settings.Store] from the copy of this process. The first call waits until the
+// copy is complete.
 func (s *Store) Get(ctx context.Context, key string) (settings.Value, error) {
 	if err := settings.CheckKey(key); err != nil {
 		return settings.Value{}, err

@@ -35,7 +35,8 @@ func Read(state []byte) (*Kept, error) {
 	if kept.Message.Message == nil {
 		return nil, fmt.Errorf("%w: a deferral without a message", serializer.ErrMalformed)
 	}
-	if kept.Message.Message.ID == "" { // the message of a foreign writer: it got its id when it was received
+	// the message of a foreign writer got its id when it was received
+	if kept.Message.Message.ID == "" {
 		kept.Message.Message.ID = string(kept.Task)
 	}
 	return &kept, nil

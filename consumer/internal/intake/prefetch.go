@@ -23,7 +23,7 @@ const largePrefetch = 10_000
 func (q *Queue) resizePrefetch(ctx context.Context, workers int) error {
 	before := q.prefetch
 	q.setLimit(q.cfg.Prefetch(workers))
-	if q.prefetch == before || q.gate.shut.Load() || q.subscription() == nil { // resume or Open sets it
+	if q.prefetch == before || q.gate.shut.Load() || q.subscription() == nil { // resume sets it
 		return nil
 	}
 	var err error

@@ -103,8 +103,8 @@ func (q *Queue) Declare(ctx context.Context) error {
 	return q.untilReached(ctx, firstTimeout, q.tryDeclare)
 }
 
-// Open declares the queue and subscribes to it. A paused queue is only declared: it fetches nothing,
-// and subscribes when its pause ends. While the broker is unreachable Open tries again and logs the
+// Open declares the queue and subscribes to it. A paused queue is only declared: it fetches
+// nothing, and subscribes when its pause ends. While the broker is unreachable Open tries again and logs the
 // first error. If ctx ends, it returns the last error. Returns an error that waiting
 // cannot change at once, such as [broker.ErrAccess].
 func (q *Queue) Open(ctx context.Context) error { return q.untilReached(ctx, openTimeout, q.tryOpen) }
@@ -163,7 +163,7 @@ func (q *Queue) subscribe(ctx context.Context) error {
 	return err
 }
 
-// subscription returns the subscription, or nil if there is none yet.
+// subscription returns the subscription, or nil before Open.
 func (q *Queue) subscription() broker.Subscription {
 	if s := q.sub.Load(); s != nil {
 		return *s

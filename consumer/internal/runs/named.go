@@ -12,7 +12,7 @@ type Named[V any] struct {
 	values map[string]V
 }
 
-// Get returns the value of a name, or the zero V if there is none.
+// Get returns the value of a name, or the zero V for an unknown name.
 func (n *Named[V]) Get(name string) V {
 	n.mu.RLock()
 	defer n.mu.RUnlock()

@@ -15,7 +15,7 @@ import (
 
 // Messages of a paused task are moved to a queue of their own. A setting ([settings.AsideOf]) says
 // that such a queue may have messages. It is stored before the first message is moved. When the
-// pause ends, the consumers move the messages back until the queue is empty, and then delete the
+// pause ends, the consumers move the messages back until the queue is empty. Then they delete the
 // setting, if its revision is still the one from before the check.
 //
 // A consumer may move a message just before it learns that the pause has ended, and another one

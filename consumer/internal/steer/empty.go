@@ -17,10 +17,10 @@ const (
 	emptyLooks = 3
 )
 
-// Empty takes the messages of a task that is no longer paused from the queue in, which moves them
-// back, until that queue is empty for all consumers, the task is paused again, or ctx ends. It opens
-// in, closes it at the end with leave, and then deletes the setting. source is the name of in.
-// Without an inspector it ends only with ctx or a pause. Returns the first error.
+// Empty opens the queue in, which moves the messages of a task that is no longer paused back. It
+// blocks until that queue is empty for all consumers, the task is paused again, or ctx ends. At the
+// end it calls leave to close the queue, and deletes the setting if the queue is empty. source is
+// the name of in. Without an inspector only ctx or a pause ends it. Returns the first error.
 func (s *Steer) Empty(ctx context.Context, queue, name, source string, in *intake.Queue, failed chan<- error, inspector broker.Inspector, leave func(*intake.Workers) error) error {
 	if err := in.Open(ctx); err != nil {
 		return err

@@ -63,11 +63,11 @@ func Veto(what string, hook func() error) error {
 }
 
 // Admit calls the functions in order with the request of a task. It returns a function that
-// releases all admissions, the last one first, also if one of them panics or does not return; nil:
-// there is nothing to release.
+// releases all admissions, the last one first, also if one of them panics or does not return. It
+// is nil if nothing must be released.
 //
-// If one of the functions returns an error or panics, which is a [*task.PanicError], Admit calls no
-// further ones and returns that error, with the releases of the earlier ones.
+// If one of the functions returns an error or panics, Admit calls no further ones. It returns that
+// error, a [*task.PanicError] for a panic, with the releases of the earlier ones.
 func Admit(ctx context.Context, all []middleware.Admit, r *task.Request) (release func(), err error) {
 	for _, admit := range all {
 		next, err := admitOne(ctx, admit, r)

@@ -74,8 +74,8 @@ func (s *Stores) OfSubmitter(base, meta *task.Metadata, replyTo string, keeps re
 	return store
 }
 
-// NoResult returns the error that tells the submitter why its store has no result of the succeeded
-// task with this metadata, whose result is in keeps. It wraps [task.ErrNoResult]. The reason is
+// NoResult returns the error that tells a submitter why its store has no result of a succeeded
+// task. meta are the metadata of the task, and keeps is the store of its result. It wraps [task.ErrNoResult]. The reason is
 // IgnoreResult, a store that is not configured, or the name of the other store.
 func NoResult(meta *task.Metadata, keeps resultstore.ResultStore) error {
 	name := utf.Cut(meta.ResultStore.Or(""), 64)
