@@ -49,8 +49,8 @@
 //   - tasktest: tests of programs with tasks, without a server and without waiting.
 //   - open: adapters from a URL. Below it, import a package per kind of server, or open/all.
 //
-// The directories below the ports, schedule, jobs, limit, settings and outbox are adapters, named by
-// technology and port, such as broker/membroker and broker/amqpbroker. Beside them are the test
+// The directories below the ports, schedule, jobs, limit, settings and outbox are adapters, named
+// by technology and port, such as broker/membroker and broker/amqpbroker. Beside them are the test
 // suites that every adapter passes.
 //
 // A broker carries tasks, a result store carries results back, and an event bus reports what
