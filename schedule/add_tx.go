@@ -24,10 +24,13 @@ var errNoTx = fmt.Errorf("%w: this store cannot add entries in a transaction of 
 // Listeners see the entry after the commit. An entry for [Now] or for a time that has passed by
 // then runs at once. The store's clock and entries of older versions are read outside of t.
 //
-// Besides the errors of Add it returns [ErrUnsupported] if the store is not a [TxAdder] or t
-// belongs to another database. After an error that Add names as storing nothing, t can continue and
-// commit. An error of the database may have ended t.
+// Besides the errors of Add it returns [ErrUnsupported] if the store is not a [TxAdder], t belongs
+// to another database, or with [WithName]. After an error that Add names as storing nothing, t can
+// continue and commit. An error of the database may have ended t.
 func (s *Schedule) AddTx(ctx context.Context, t tx.Tx, at When, call task.Call, opts ...Option) (Added, error) {
+	if nameIn(opts) != "" {
+		return Added{}, fmt.Errorf("%w: a transaction of the caller cannot change entries by name; use Add", ErrUnsupported)
+	}
 	store, ok := capability.As[TxAdder](s.c.Store)
 	if !ok {
 		return Added{}, errNoTx

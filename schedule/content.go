@@ -38,6 +38,8 @@ type Content struct {
 	// express it. Stores that share their layout with other programs hide such entries from those
 	// programs.
 	Zoned bool
+	// Name is the name of the entry ([WithName]). "": none, the entry is found by its content.
+	Name string
 	// Nonce distinguishes entries that are otherwise equal.
 	Nonce string
 	// From is the id of the entry that [Schedule.RunNow] copied. "": the entry is not a copy.
@@ -62,6 +64,7 @@ type ownField struct {
 // c.
 func (c *Content) own() []ownField {
 	return []ownField{
+		{"name", &c.Name, c.Name != ""},
 		{"nonce", &c.Nonce, c.Nonce != ""},
 		{"from", &c.From, c.From != ""},
 		{"misfire", &c.Misfire, c.Misfire != MisfireOnce},
@@ -125,6 +128,9 @@ func (c *Content) decodeOld() {
 	own := c.own()
 	for i, f := range old.own() {
 		raw := c.fields[f.name]
+		if f.value == &old.Name { // older versions had no names
+			continue
+		}
 		if read(raw, f.value) && old.Misfire.check() == nil && old.Overlap.check() == nil && read(raw, own[i].value) {
 			delete(c.fields, f.name)
 		}
@@ -150,6 +156,9 @@ func (c *Content) check() error {
 	if c.When == "" {
 		errs = append(errs, fmt.Errorf("%w: neither cron nor spec is set", ErrBadEntry))
 	}
+	if c.Name != "" {
+		errs = append(errs, checkText("name", c.Name, 255))
+	}
 	errs = append(errs, checkText("job", c.Job, 255), c.Misfire.check(), c.Overlap.check())
 	return errors.Join(errs...)
 }
@@ -162,6 +171,10 @@ func (c *Content) Spec() (when.Spec, error) {
 	}
 	return when.Parse(c.When)
 }
+
+// remembered reports whether the store keeps the instants of runs. Entries without a name need them
+// only for their overlap policy, and in Redis their layout has no place for them.
+func (c *Content) remembered() bool { return c.Name != "" || c.Overlap == OverlapSkip }
 
 // Call returns the call of the task, with the JSON serializer and no id. A list with one argument
 // becomes this argument; any other list becomes the arguments as a list.

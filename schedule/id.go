@@ -15,6 +15,10 @@ func ID(payload []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
+// NameID returns the id of the entry with this name ([WithName]): the SHA-1 of "name", a zero byte
+// and the name. So the entry keeps its id when its content changes, and a tick keeps its task id.
+func NameID(name string) string { return ID([]byte("name\x00" + name)) }
+
 // TickID returns the id of the task that runs a tick. It depends only on the schedule's name, the
 // entry's id and the second of due. So every process gives a tick the same id, before and after a
 // crash.

@@ -20,9 +20,6 @@ const (
 	maxHeld = 4 * maxClaim
 	// maxSubmitters is the number of goroutines that submit batches.
 	maxSubmitters = 4
-	// postponedOwner is the owner of claims on postponed ticks. No listener runs them until the lease
-	// ends.
-	postponedOwner = "-"
 	// lastGrace limits how long handlers may continue after their contexts have ended.
 	lastGrace = 5 * time.Second
 )

@@ -2,7 +2,6 @@ package schedule
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"iter"
@@ -23,8 +22,8 @@ type Config struct {
 	//
 	// Default: the name of the Store, if the Store has one ([Named]).
 	Name string
-	// Results is the result store in which listeners record the results of runs. Only [OverlapSkip]
-	// needs it. The Schedule does not read from it or write to it.
+	// Results is the result store in which listeners or consumers record the results of runs.
+	// [OverlapSkip] needs it, and [Schedule.Runs] reads it. The Schedule does not write to it.
 	Results resultstore.ResultStore
 	// Location is the time zone of phrases: "at 7pm" means 7pm in this zone. Default: UTC.
 	Location *time.Location
@@ -109,7 +108,10 @@ type Added struct {
 	ID string
 	// New reports whether the entry was added. It is false if an entry with this id already existed.
 	New bool
-	// Next is the first due time of the entry. It is set even if New is false.
+	// Changed reports whether an existing entry was changed, which only [WithName] does.
+	Changed bool
+	// Next is the first due time of the entry. It is set even if New is false. For an entry with a
+	// name it is the due time after the call; zero: the entry is paused or its last run has not ended.
 	Next time.Time
 	// Spec is the parsed form of the When.
 	Spec when.Spec
@@ -133,12 +135,14 @@ type Added struct {
 // Two adds of [Now] within one second are also the same entry; see [WithNonce]. Entries for [Now]
 // become due in the order in which they were added.
 //
+// With [WithName] the name is the identity of the entry: Add changes an entry of this name.
+//
 // The entry stores the metadata that was set on the call, but not the metadata of the task's
 // definition.
 //
 // Add stores nothing if it returns [when.ErrBadSpec], [task.ErrBadArgs], task.ErrBadMetadata,
-// [ErrBadEntry] or [ErrUnsupported]. After [ErrUnavailable] the entry may have been stored; call
-// Add again. With an error, Added is empty.
+// [ErrBadEntry], [ErrTaken] or [ErrUnsupported]. After [ErrUnavailable] the entry may have been
+// stored; call Add again. With an error, Added is empty.
 func (s *Schedule) Add(ctx context.Context, at When, call task.Call, opts ...Option) (Added, error) {
 	added, err := s.AddAll(ctx, at, []task.Call{call}, opts...)
 	if err != nil {
@@ -149,12 +153,19 @@ func (s *Schedule) Add(ctx context.Context, at When, call task.Call, opts ...Opt
 
 // AddAll adds one entry for each call, as [Schedule.Add] does, with one call of Store.Add. Before
 // that it reads the store's clock, and looks for entries of older versions. It returns one Added
-// for each call, in the same order. Options apply to all calls.
+// for each call, in the same order. Options apply to all calls. With [WithName] it takes one call.
 //
 // Returns errors of the store, and an error for a time, call or option that is not valid. Then no
 // entry is added, except that after [ErrUnavailable] some may have been added. With an error the
 // list is nil.
 func (s *Schedule) AddAll(ctx context.Context, at When, calls []task.Call, opts ...Option) ([]Added, error) {
+	if name := nameIn(opts); name != "" {
+		if len(calls) != 1 {
+			return nil, fmt.Errorf("%w: %d calls cannot have the name %q", ErrBadEntry, len(calls), name)
+		}
+		added, err := s.addNamed(ctx, Definition{Name: name, At: at, Call: calls[0], Options: opts})
+		return []Added{added}, err
+	}
 	entries, added, err := s.prepare(ctx, at, calls, opts)
 	if err != nil {
 		return nil, err
@@ -216,18 +227,8 @@ func (s *Schedule) now(ctx context.Context) (time.Time, error) {
 // of this read is returned. It does not look for the old form if atOnce is true: the entry runs
 // once, at once.
 func (s *Schedule) payload(ctx context.Context, call *task.Call, spec when.Spec, opts []Option, atOnce bool) (id string, payload []byte, err error) {
-	if err := checkCall(call); err != nil {
-		return "", nil, err
-	}
-	args, err := encodeArgs(call.Args)
+	c, err := s.content(call, spec, opts)
 	if err != nil {
-		return "", nil, err
-	}
-	c := &Content{Job: call.Name, Args: args, When: spec.String(), Meta: call.Meta, Headers: call.Headers, Correlation: call.Correlation}
-	for _, o := range opts {
-		o(c)
-	}
-	if err := errors.Join(c.check(), s.checkOverlap(c)); err != nil {
 		return "", nil, err
 	}
 	if payload, err = encode(c, spec, s.c.EscapeSlashes); err != nil {
@@ -243,6 +244,22 @@ func (s *Schedule) payload(ctx context.Context, call *task.Call, spec when.Spec,
 		}
 	}
 	return ID(payload), payload, err
+}
+
+// content returns the checked content of an entry for call, with opts applied.
+func (s *Schedule) content(call *task.Call, spec when.Spec, opts []Option) (*Content, error) {
+	if err := checkCall(call); err != nil {
+		return nil, err
+	}
+	args, err := encodeArgs(call.Args)
+	if err != nil {
+		return nil, err
+	}
+	c := &Content{Job: call.Name, Args: args, When: spec.String(), Meta: call.Meta, Headers: call.Headers, Correlation: call.Correlation}
+	for _, o := range opts {
+		o(c)
+	}
+	return c, errors.Join(c.check(), s.checkOverlap(c))
 }
 
 // checkOverlap returns [ErrUnsupported] if the overlap policy needs results that are not recorded:
@@ -361,113 +378,6 @@ func (s *Schedule) Next(ctx context.Context, id string, n int) ([]time.Time, err
 		runs = append(runs, t)
 	}
 	return runs, nil
-}
-
-// Remove deletes an entry with its carried state ([SetState]) and reports whether it existed. A run
-// that has already started continues. Returns errors of the store.
-func (s *Schedule) Remove(ctx context.Context, id string) (bool, error) {
-	return s.c.Store.Remove(ctx, id)
-}
-
-// Pause stops an entry from becoming due until [Schedule.Resume]. A run that has already started
-// continues. Returns [ErrNotFound] if the entry does not exist, and [ErrUnsupported] if the store
-// is not a [Pauser].
-func (s *Schedule) Pause(ctx context.Context, id string) error {
-	p, err := feature[Pauser](s.c.Store, "pause entries")
-	if err != nil {
-		return err
-	}
-	return p.Pause(ctx, id)
-}
-
-// Resume gives a paused entry a due time again and returns that time. If the entry is not paused,
-// Resume changes nothing and returns its due time.
-//
-//   - A recurring entry continues with its first run from now on. Runs missed during the pause are
-//     left out. If it has no further run, it gets no due time, and the result is the zero time.
-//   - A one-shot entry whose time has passed becomes due at once. A listener with the policy
-//     [MisfireSkip] leaves it out.
-//
-// Returns [ErrNotFound] if the entry does not exist, and Item.Problem if its times cannot be read.
-// Returns [ErrUnsupported] if the store is not a [Pauser] and a [Lister], and other errors of the
-// store. Ignore the time if there is an error.
-func (s *Schedule) Resume(ctx context.Context, id string) (time.Time, error) {
-	p, err := feature[Pauser](s.c.Store, "pause entries")
-	if err != nil {
-		return time.Time{}, err
-	}
-	it, err := s.Get(ctx, id)
-	switch {
-	case err != nil:
-		return time.Time{}, err
-	case it.Spec == nil:
-		return time.Time{}, it.Problem
-	case !it.Paused:
-		return it.Next, nil
-	}
-	now, err := s.now(ctx)
-	if err != nil {
-		return time.Time{}, err
-	}
-	next := resumed(it.Spec, now)
-	return next, p.Resume(ctx, id, next)
-}
-
-// resumed returns the due time for an entry that was without a due time: its first run at now or
-// later. If all runs are over, it returns the time of a one-shot entry, although it is past, and
-// zero for a recurring entry.
-func resumed(spec when.Spec, now time.Time) time.Time {
-	if next := from(spec, now); !next.IsZero() {
-		return next
-	}
-	only := from(spec, time.Unix(0, 0))
-	if only.IsZero() || !after(spec, only).IsZero() {
-		return time.Time{}
-	}
-	return only
-}
-
-// RunNow adds a copy of an entry that is due at once, and returns the copy. It works for paused
-// entries too. The original entry is not changed.
-//
-// The copy has the same task, arguments, metadata and headers, but its own id and task id, and the
-// default policies. It reads and writes the carried state ([SetState]) of the original entry. After
-// its run the copy is removed. Each call of RunNow adds another copy.
-//
-// Returns [ErrNotFound] if the entry does not exist, Item.Problem if its payload cannot be read,
-// and [ErrUnsupported] if the store is not a [Lister]. After [ErrUnavailable] the copy may have
-// been added.
-func (s *Schedule) RunNow(ctx context.Context, id string) (Added, error) {
-	it, err := s.Get(ctx, id)
-	switch {
-	case err != nil:
-		return Added{}, err
-	case it.Content == nil:
-		return Added{}, it.Problem
-	}
-	now, err := s.now(ctx)
-	if err != nil {
-		return Added{}, err
-	}
-	spec, first, _, err := Now().spec(now)
-	if err != nil {
-		return Added{}, err
-	}
-	c := *it.Content
-	if c.From == "" {
-		c.From = id
-	}
-	c.Nonce, c.Misfire, c.Overlap = rand.Text(), MisfireOnce, OverlapAllow
-	payload, err := encode(&c, spec, s.c.EscapeSlashes)
-	if err != nil {
-		return Added{}, err
-	}
-	e := Entry{ID: ID(payload), Payload: payload, Next: first, AtOnce: true}
-	is, err := s.c.Store.Add(ctx, []Entry{e})
-	if err != nil {
-		return Added{}, err
-	}
-	return Added{ID: e.ID, New: is[0], Next: first, Spec: spec, Echo: echo(spec, first, now.In(s.c.Location))}, nil
 }
 
 // feature returns the optional interface T of a store or of a store that it wraps. If neither has

@@ -44,8 +44,9 @@ const (
 // The due time of an entry is the time of its next tick, which is one run of the entry. A claim on
 // a tick reserves it for one listener until the claim's lease, a time limit, ends.
 type Entry struct {
-	// ID identifies the entry. Schedule uses the SHA-1 of the payload in 40 lower-case hex digits. A
-	// store accepts any other id too and never calculates it.
+	// ID identifies the entry. Schedule uses the SHA-1 of the payload in 40 lower-case hex digits, and
+	// for entries with a name that of the name, see [NameID]. A store accepts any other id too and
+	// never calculates it.
 	ID string
 	// Payload is the entry's content as a JSON object; see [Content].
 	Payload []byte
@@ -60,6 +61,11 @@ type Entry struct {
 	// Last is the instant of the last claimed tick whose Claim.Remember was true; [OverlapSkip]
 	// uses it. Zero: none.
 	Last time.Time
+	// Runs are the instants of such ticks: the newest [KeptRuns], the newest first. A store that is
+	// not a [Changer] may leave it nil.
+	Runs []time.Time
+	// Group is the group that a [Change] added the entry to. "": none.
+	Group string
 	// State is the state that the last run stored for the next one ([SetState]). nil: no state.
 	State []byte
 	// AtOnce is read by Add only. The entry is due already, and runs after the AtOnce entries that
@@ -99,14 +105,15 @@ type Claim struct {
 	// Next is the entry's due time after this tick. Zero: this is the last one. It is ignored if the
 	// entry is paused.
 	Next time.Time
-	// Remember stores the instant of the tick as Entry.Last.
+	// Remember stores the instant of the tick as Entry.Last, and adds it to Entry.Runs.
 	Remember bool
 }
 
 // Finish ends the claim on a tick.
 type Finish struct {
 	Tick
-	// Remove also deletes the entry, but only if it has no due time and no other claim.
+	// Remove also deletes the entry, but only if it has no due time and no other claim. An entry whose
+	// payload is no longer that of the Tick stays.
 	Remove bool
 	// State is the state for the next run. nil: the stored state stays. Empty, not nil: it is deleted.
 	State []byte
@@ -133,7 +140,7 @@ type Finish struct {
 type Store interface {
 	// Add adds entries that become due at their Next, which must be set. It returns one result for
 	// each entry: true if it was added, false if an entry with this id exists already. An existing
-	// entry is not changed. Paused, Last and State are ignored.
+	// entry is not changed. Paused, Last, Runs, Group and State are ignored.
 	//
 	// There is one exception: an existing entry without a due time and without a claim that is not
 	// paused gets its Next; the result is still false. A store that other programs write to may leave
@@ -240,12 +247,17 @@ func CheckName(name string) error { return checkText("name of a schedule", name,
 //   - The payload is empty or longer than MaxPayload.
 //   - Next is zero, or its year is not 0 to 9999.
 func (e *Entry) Check() error {
+	if e.Next.IsZero() {
+		return errors.Join(e.checkContent(), fmt.Errorf("%w: Next is not set", ErrBadEntry))
+	}
+	return e.checkContent()
+}
+
+// checkContent returns the errors of Check, but accepts a Next that is zero.
+func (e *Entry) checkContent() error {
 	errs := []error{checkText("id", e.ID, MaxID), checkTime(e.Next)}
 	if len(e.Payload) == 0 || len(e.Payload) > MaxPayload {
 		errs = append(errs, fmt.Errorf("%w: the payload has %d bytes, not 1 to %d", ErrBadEntry, len(e.Payload), MaxPayload))
-	}
-	if e.Next.IsZero() {
-		errs = append(errs, fmt.Errorf("%w: Next is not set", ErrBadEntry))
 	}
 	return errors.Join(errs...)
 }

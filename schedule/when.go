@@ -107,16 +107,27 @@ func BySpec(s when.Spec) When {
 // The error wraps [when.ErrBadSpec]: w is the zero value, its text or time is invalid, or the spec
 // has no such time.
 func (w When) spec(now time.Time) (s when.Spec, first time.Time, said string, err error) {
-	if w.make == nil {
-		return nil, first, "", fmt.Errorf("%w: the When is its zero value; use Now, In, At, Every or ByCron", when.ErrBadSpec)
-	}
-	if s, said, err = w.make(now); err != nil {
+	if s, said, err = w.parse(now); err != nil {
 		return nil, first, "", err
 	}
 	if first = from(s, now); first.IsZero() {
-		return nil, first, "", fmt.Errorf("%w: %.120q never runs after %s", when.ErrBadSpec, s.String(), now.UTC().Format(time.RFC3339))
+		return nil, first, "", errOver(s, now)
 	}
 	return s, first, said, nil
+}
+
+// parse returns the spec of w and how a phrase was understood, as spec does. The spec may have no
+// further run.
+func (w When) parse(now time.Time) (s when.Spec, said string, err error) {
+	if w.make == nil {
+		return nil, "", fmt.Errorf("%w: the When is its zero value; use Now, In, At, Every or ByCron", when.ErrBadSpec)
+	}
+	return w.make(now)
+}
+
+// errOver returns the error for a spec that has no run after now.
+func errOver(s when.Spec, now time.Time) error {
+	return fmt.Errorf("%w: %.120q never runs after %s", when.ErrBadSpec, s.String(), now.UTC().Format(time.RFC3339))
 }
 
 // echo returns an English description of a spec and of its first run; for a spec with one run only

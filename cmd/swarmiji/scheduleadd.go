@@ -14,8 +14,8 @@ import (
 
 // addOptions holds the flags of schedule add.
 type addOptions struct {
-	when           whenOptions
-	nonce, misfire string
+	when                 whenOptions
+	name, nonce, misfire string
 }
 
 func (a *app) scheduleAddCmd(store *storeOptions) *cobra.Command {
@@ -28,7 +28,8 @@ func (a *app) scheduleAddCmd(store *storeOptions) *cobra.Command {
 			"value is its only argument. \"-\" reads the JSON from the standard input; without JSON the task has no\n" +
 			"arguments. Arguments are stored unencrypted.\n\n" +
 			"The same task with the same arguments and times is the same entry. If it exists already, nothing changes;\n" +
-			"--nonce makes a second one.\n\n" +
+			"--nonce makes a second one. With --name the entry of this name is changed: it keeps its state, last runs and\n" +
+			"pause, and its old times end.\n\n" +
 			"The command prints the id of the entry, then how the times were understood, and a third line if the entry\n" +
 			"existed already. The exit status is 0 in both cases, and 2 if the times are not understood. Check times first\n" +
 			"with swarmiji schedule next.",
@@ -38,6 +39,7 @@ func (a *app) scheduleAddCmd(store *storeOptions) *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error { return a.scheduleAdd(cmd.Context(), store, args, &o) },
 	}
 	o.when.flags(cmd)
+	cmd.Flags().StringVar(&o.name, "name", "", "`name` of the entry; an entry of this name is changed")
 	cmd.Flags().StringVar(&o.nonce, "nonce", "", "`text` that makes an entry differ from one that is otherwise equal")
 	cmd.Flags().StringVar(&o.misfire, "misfire", "once", "`policy` for runs that were missed because no listener ran: once (run the oldest one), skip (leave out runs that are over a minute late), or all=N (run the newest N)")
 	return cmd
@@ -69,7 +71,7 @@ func (a *app) scheduleAdd(ctx context.Context, store *storeOptions, args []strin
 	}
 	when := o.when.when(phrase, &p)
 	return a.withSchedule(ctx, store, loc, func(ctx context.Context, s *schedule.Schedule) error {
-		added, err := s.Add(ctx, when, call, schedule.WithNonce(o.nonce), schedule.WithMisfire(misfire))
+		added, err := s.Add(ctx, when, call, schedule.WithName(o.name), schedule.WithNonce(o.nonce), schedule.WithMisfire(misfire))
 		if err != nil {
 			return err
 		}

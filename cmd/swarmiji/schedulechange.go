@@ -45,11 +45,11 @@ func (a *app) change(cmd *cobra.Command, store *storeOptions, ids []string, do f
 
 func (a *app) schedulePauseCmd(store *storeOptions) *cobra.Command {
 	return &cobra.Command{
-		Use:   "pause ID...",
+		Use:   "pause NAME|ID...",
 		Short: "Stop entries from running until they are resumed",
 		Long: "Pause stops entries from running until swarmiji schedule resume. A run that has started continues. The command\n" +
 			"prints a line for each entry. If one of the entries does not exist, none is paused, and the exit status is 3.",
-		Example: "  swarmiji schedule pause 8d1ea677\n" +
+		Example: "  swarmiji schedule pause nightly-report\n" +
 			"  swarmiji schedule pause 8d1ea677 1b2c3d4e --store postgres://user:password@host/database",
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, ids []string) error {
@@ -62,7 +62,7 @@ func (a *app) schedulePauseCmd(store *storeOptions) *cobra.Command {
 
 func (a *app) scheduleResumeCmd(store *storeOptions) *cobra.Command {
 	return &cobra.Command{
-		Use:   "resume ID...",
+		Use:   "resume NAME|ID...",
 		Short: "Let paused entries run again",
 		Long: "Resume ends the pause of entries and prints their next runs, in UTC. A recurring entry continues with its\n" +
 			"first run from now on; runs missed during the pause are left out. An entry that should have run once during\n" +
@@ -86,7 +86,7 @@ func (a *app) scheduleResumeCmd(store *storeOptions) *cobra.Command {
 
 func (a *app) scheduleRemoveCmd(store *storeOptions) *cobra.Command {
 	return &cobra.Command{
-		Use:   "rm ID...",
+		Use:   "rm NAME|ID...",
 		Short: "Delete entries",
 		Long: "Rm deletes entries for good, with the state that their runs have stored. A run that has started continues. The\n" +
 			"command prints a line for each entry. If one of the entries does not exist, none is deleted, and the exit\n" +
@@ -108,7 +108,7 @@ func (a *app) scheduleRemoveCmd(store *storeOptions) *cobra.Command {
 
 func (a *app) scheduleRunCmd(store *storeOptions) *cobra.Command {
 	return &cobra.Command{
-		Use:   "run ID",
+		Use:   "run NAME|ID",
 		Short: "Run an entry once more, now",
 		Long: "Run adds a copy of an entry that is due at once, also if the entry is paused. A listener runs the copy and\n" +
 			"then deletes it. The entry and its times stay as they are. The command prints the id of the copy, and does not\n" +

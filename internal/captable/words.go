@@ -70,6 +70,7 @@ var words = map[string]string{
 	"schedules.Pause":        "entries can be paused",
 	"schedules.Watch":        "a sleeping listener is notified of an earlier entry",
 	"schedules.Repair":       "entries that another program lost are found again",
+	"schedules.Change":       "entries can be changed by name, and synchronized by group and revision",
 	"schedules.Transactions": "entries can be added in a transaction of the caller",
 	"schedules.Durable":      "confirmed entries survive a restart of the server",
 

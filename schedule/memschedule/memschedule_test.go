@@ -21,7 +21,7 @@ func harness(t testing.TB) *scheduletest.Harness {
 	}
 	return &scheduletest.Harness{
 		Open:     func(testing.TB) scheduletest.Store { return first.View() },
-		Promises: scheduletest.Promises{List: true, Pause: true, Watch: true, Repair: true},
+		Promises: scheduletest.Promises{List: true, Pause: true, Watch: true, Repair: true, Change: true},
 		Slack:    100 * time.Millisecond,
 		Lease:    150 * time.Millisecond,
 		Report:   "../../docs/capabilities/schedules-memory.json",

@@ -1,6 +1,7 @@
 package memschedule
 
 import (
+	"bytes"
 	"cmp"
 	"container/heap"
 	"maps"
@@ -21,7 +22,8 @@ type table struct {
 
 	mu       sync.Mutex
 	entries  map[string]*entry
-	ids      []string // sorted, for list; nil: not yet made
+	groups   map[string]int64 // their revisions
+	ids      []string         // sorted, for list; nil: not yet made
 	dues     dueHeap
 	added    uint64
 	watchers map[int]func()
@@ -49,7 +51,7 @@ type dueItem struct {
 
 // newTable returns an empty schedule with the clock now.
 func newTable(now func() time.Time) *table {
-	return &table{now: now, entries: make(map[string]*entry), watchers: make(map[int]func())}
+	return &table{now: now, entries: make(map[string]*entry), groups: make(map[string]int64), watchers: make(map[int]func())}
 }
 
 // milli returns t in UTC, rounded down to milliseconds.
@@ -180,7 +182,7 @@ func (p *dueItem) tick() schedule.Tick {
 // clone returns a copy of the entry that the caller may change. Call it with t.mu held.
 func (e *entry) clone() schedule.Entry {
 	c := e.Entry
-	c.Payload, c.State = slices.Clone(c.Payload), slices.Clone(c.State)
+	c.Payload, c.State, c.Runs = slices.Clone(c.Payload), slices.Clone(c.State), slices.Clone(c.Runs)
 	return c
 }
 
@@ -233,7 +235,7 @@ func (t *table) claim(owner string, lease time.Duration, c *schedule.Claim) bool
 	}
 	e.claims = append(e.claims, t.put(&dueItem{entry: e, at: now.Add(lease), due: c.Due, owner: owner}))
 	if c.Remember {
-		e.Last = c.Due
+		e.Last, e.Runs = c.Due, schedule.AddRun(e.Runs, c.Due)
 	}
 	return true
 }
@@ -274,8 +276,8 @@ func (t *table) renew(owner string, lease time.Duration, k *schedule.Tick) bool 
 
 // done ends the owner's claim on a tick. It stores f.State in the entry that f.StateOf names (else
 // in the tick's entry), if that exists; an empty State deletes the stored one. With f.Remove it
-// deletes the tick's entry unless that has a due time or another claim. It reports whether the
-// owner held the claim; otherwise it changes nothing. It takes t.mu.
+// deletes the tick's entry unless that has a due time, another claim or another payload. It reports
+// whether the owner held the claim; otherwise it changes nothing. It takes t.mu.
 func (t *table) done(owner string, f *schedule.Finish) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -290,7 +292,7 @@ func (t *table) done(owner string, f *schedule.Finish) bool {
 			of.State = slices.Clone(f.State)
 		}
 	}
-	if f.Remove && p.entry.next == nil && len(p.entry.claims) == 0 {
+	if f.Remove && p.entry.next == nil && len(p.entry.claims) == 0 && bytes.Equal(p.entry.Payload, f.Payload) {
 		t.forget(f.ID)
 	}
 	return true
@@ -305,12 +307,17 @@ func (t *table) remove(id string) bool {
 	if e == nil {
 		return false
 	}
+	t.delete(e)
+	return true
+}
+
+// delete deletes an entry with its due time and claims. Call it with t.mu held.
+func (t *table) delete(e *entry) {
 	t.schedule(e, time.Time{})
 	for _, p := range slices.Clone(e.claims) {
 		t.unclaim(p)
 	}
-	t.forget(id)
-	return true
+	t.forget(e.ID)
 }
 
 // forget deletes an entry that has no items in the heap. Call it with t.mu held.

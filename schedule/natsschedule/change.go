@@ -1,6 +1,7 @@
 package natsschedule
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -272,7 +273,7 @@ func (s *Store) Done(ctx context.Context, owner string, done []schedule.Finish) 
 		if f.State != nil && cmp.Or(f.StateOf, f.ID) == f.ID {
 			r.state = f.State
 		}
-		r.Gone = f.Remove && !r.Timed && len(r.Claims) == 0
+		r.Gone = f.Remove && !r.Timed && len(r.Claims) == 0 && bytes.Equal(r.payload, f.Payload)
 		return r, outcome{true, true}
 	})
 }

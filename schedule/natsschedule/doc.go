@@ -12,6 +12,11 @@
 // and the claims with due, owner and until. Times are milliseconds since 1970. "gone" in the header
 // marks a removed entry; the server deletes such a message after a minute.
 //
+// A group of entries has one message, with the header Swj-Group. Its subject ends with "g" and the
+// group's name in hex. Its data are a JSON object with the name, the revision and the ids of the
+// entries. A change of a group first stores this message. Then each of its steps checks that the
+// group has no higher revision, so that a process that was overtaken changes nothing more.
+//
 // A change publishes a new message for the entry, with the sequence of the message that it replaces
 // (Nats-Expected-Last-Subject-Sequence). If several processes change an entry at the same time, one
 // succeeds, and the others read the entry again. So one step of the port is one message.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/swarmiji/swarmiji/internal/natsconn"
@@ -135,14 +136,12 @@ func (s *Store) followStream(ctx context.Context, sess *natsconn.Session) error 
 		if meta.Sequence.Consumer != last+1 {
 			return fmt.Errorf("message %d of a consumer came after %d", meta.Sequence.Consumer, last)
 		}
-		r, err := decode(msg.Headers(), msg.Data())
+		apply := decodeAny(msg.Headers(), msg.Data(), meta.Sequence.Stream)
 		if fresh == nil {
-			s.applyChange(r, err, meta.Sequence.Stream)
+			s.applyChange(apply, meta.Sequence.Stream)
 			continue
 		}
-		if err == nil {
-			fresh.apply(r, meta.Sequence.Stream, true)
-		}
+		apply(fresh)
 		seq = max(seq, meta.Sequence.Stream)
 		if meta.NumPending == 0 {
 			s.replaceCache(fresh, seq, info.Created)
@@ -162,12 +161,28 @@ func (s *Store) replaceCache(t *table, seq uint64, created time.Time) {
 	s.wake()
 }
 
-// applyChange applies one message of the stream to the cache, and wakes waiting calls. If something
-// is due earlier, it then wakes the watchers, without s.mu. If err is not nil, the message is not
-// an entry: r is ignored, and the message only counts as seen. It takes s.mu.
-func (s *Store) applyChange(r *record, err error, seq uint64) {
+// decodeAny decodes a message of the stream. The result applies it to a table, and reports whether
+// something is due earlier. It does nothing for a message that is neither an entry nor a group.
+func decodeAny(h nats.Header, data []byte, seq uint64) func(*table) bool {
+	if h.Get(headerGroup) != "" {
+		g, err := decodeGroup(data, seq)
+		return func(t *table) bool {
+			if err == nil {
+				t.applyGroup(g)
+			}
+			return false
+		}
+	}
+	r, err := decode(h, data)
+	return func(t *table) bool { return err == nil && t.apply(r, seq, true) }
+}
+
+// applyChange applies the message of the stream with the sequence seq to the cache, and wakes
+// waiting calls. If something is due earlier, it then wakes the watchers, without s.mu. It takes
+// s.mu.
+func (s *Store) applyChange(apply func(*table) bool, seq uint64) {
 	s.mu.Lock()
-	sooner := err == nil && s.cache.apply(r, seq, true)
+	sooner := apply(s.cache)
 	s.seq = max(s.seq, seq)
 	s.notifyWaiters()
 	s.mu.Unlock()

@@ -65,7 +65,7 @@ func harness(t testing.TB) *scheduletest.Harness {
 			return func() { line.SetDown(false) }
 		},
 		Secret:   srv.Password(),
-		Promises: scheduletest.Promises{List: true, Pause: true, Watch: true, Repair: true, Durable: true},
+		Promises: scheduletest.Promises{List: true, Pause: true, Watch: true, Repair: true, Change: true, Durable: true},
 		Report:   "../../docs/capabilities/schedules-nats.json",
 	}
 }

@@ -31,6 +31,8 @@ type record struct {
 	Timed  bool    `json:"timed,omitempty"`
 	Paused bool    `json:"paused,omitempty"`
 	Last   *int64  `json:"last,omitempty"`
+	Runs   []int64 `json:"runs,omitempty"`  // instants of the last runs, the newest first
+	Group  string  `json:"group,omitempty"` // see group
 	Claims []claim `json:"claims,omitempty"`
 	Gone   bool    `json:"gone,omitempty"`
 
@@ -103,7 +105,10 @@ func (r *record) clone() *record {
 
 // entry returns the record as an entry of the port. It shares no memory with the record.
 func (r *record) entry() schedule.Entry {
-	e := schedule.Entry{ID: r.ID, Payload: slices.Clone(r.payload), Paused: r.Paused}
+	e := schedule.Entry{ID: r.ID, Payload: slices.Clone(r.payload), Paused: r.Paused, Group: r.Group}
+	for _, ms := range r.Runs {
+		e.Runs = append(e.Runs, moment(ms))
+	}
 	if len(r.state) > 0 {
 		e.State = slices.Clone(r.state)
 	}
@@ -187,7 +192,11 @@ func (r *record) claim(now int64, owner string, lease time.Duration, c *schedule
 	}
 	if c.Remember {
 		last := c.Due.UnixMilli()
-		r.Last = &last
+		runs := schedule.AddRun(r.entry().Runs, c.Due)
+		r.Last, r.Runs = &last, make([]int64, len(runs))
+		for i, t := range runs {
+			r.Runs[i] = t.UnixMilli()
+		}
 	}
 	return true
 }

@@ -50,6 +50,7 @@ var (
 	_ schedule.Pauser   = (*Store)(nil)
 	_ schedule.Repairer = (*Store)(nil)
 	_ schedule.Watcher  = (*Store)(nil)
+	_ schedule.Changer  = (*Store)(nil)
 	_ schedule.Named    = (*Store)(nil)
 )
 

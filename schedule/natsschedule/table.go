@@ -15,6 +15,7 @@ import (
 // its lease ends.
 type table struct {
 	entries map[string]*cached
+	groups  map[string]*group
 	ids     []string // sorted, for list; nil: not yet made
 	dues    dueHeap
 	order   uint64
@@ -39,7 +40,9 @@ type dueItem struct {
 }
 
 // newTable returns an empty table.
-func newTable() *table { return &table{entries: make(map[string]*cached)} }
+func newTable() *table {
+	return &table{entries: make(map[string]*cached), groups: make(map[string]*group)}
+}
 
 // apply puts a record into the table unless the table has a newer one, by the sequences of their
 // messages. It reports whether something of the entry is due earlier than before. A removed record

@@ -75,10 +75,10 @@ func (s *Store) List(ctx context.Context, cursor string, limit int) ([]schedule.
 	return entries, cursor, nil
 }
 
-// show returns the entries with these ids, with one call to the server. The answer has five values
-// for each id: payload, score, pause, state and last instant. Ids that do not exist are left out.
-// An entry whose due time cannot be read gets none. Returns errors of the server, and
-// [schedule.ErrUnavailable] for an answer of another form.
+// show returns the entries with these ids, with one call to the server. The answer has seven values
+// for each id: payload, score, pause, state, last instant, last runs and group. Ids that do not
+// exist are left out. An entry whose due time cannot be read gets none. Returns errors of the
+// server, and [schedule.ErrUnavailable] for an answer of another form.
 func (s *Store) show(ctx context.Context, ids []string) ([]schedule.Entry, error) {
 	args := make([]any, 0, 2*len(ids))
 	for _, id := range ids {
@@ -88,7 +88,7 @@ func (s *Store) show(ctx context.Context, ids []string) ([]schedule.Entry, error
 	if err != nil {
 		return nil, err
 	}
-	const width = 5
+	const width = 7
 	list, ok := v.([]any)
 	if !ok || len(list) != width*len(ids) {
 		return nil, fmt.Errorf("redisschedule show: %w: the answer is a %T of %d", schedule.ErrUnavailable, v, len(list))
@@ -103,7 +103,7 @@ func (s *Store) show(ctx context.Context, ids []string) ([]schedule.Entry, error
 		if at, err := instant(text(row[1])); err == nil {
 			e.Next = at
 		}
-		setOwn(&e, row[3], row[4])
+		setOwn(&e, row[3:])
 		entries = append(entries, e)
 	}
 	return entries, nil

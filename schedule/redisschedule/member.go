@@ -65,20 +65,22 @@ func idsOf(member string) []string {
 // isClaim reports whether a member is a claim, and not the entry's own member.
 func isClaim(member string) bool { return readClaim(member).By != nil }
 
-// ref returns the Tick.Ref of a member and its score: what Claim compares with Redis later.
-func ref(member, score string) string { return score + " " + member }
+// ref returns the Tick.Ref of a member, its score and the version of its entry: what Claim compares
+// with Redis later.
+func ref(member, score, version string) string { return score + " " + version + " " + member }
 
-// found returns the member that Due found, and its score, from Tick.Ref. For a tick without a Ref
-// it returns the member that the tick would have if nothing changed since. The score is then the
-// due time, or "" for a claim.
-func found(k *schedule.Tick) (m, score string) {
-	if score, m, ok := strings.Cut(k.Ref, " "); ok && score != "" {
-		return m, score
+// found returns the member that Due found, its score and the version of the entry, from Tick.Ref.
+// For a tick without a Ref it returns the member that the tick would have if nothing changed since.
+// The score is then the due time, or "" for a claim, and the version is "".
+func found(k *schedule.Tick) (m, score, version string) {
+	if score, rest, ok := strings.Cut(k.Ref, " "); ok && score != "" {
+		version, m, _ = strings.Cut(rest, " ")
+		return m, score, version
 	}
 	if k.Owner != "" {
-		return claimMember(k, k.Owner), ""
+		return claimMember(k, k.Owner), "", ""
 	}
-	return member(k.ID), strconv.FormatInt(k.Due.UnixMilli(), 10)
+	return member(k.ID), strconv.FormatInt(k.Due.UnixMilli(), 10), ""
 }
 
 // instant returns the UTC time of a score in milliseconds, rounded down. Times after the year 9999
@@ -96,11 +98,11 @@ func instant(score string) (time.Time, error) {
 // Number of values before the first tick in the answer of due.lua, and of values for each tick.
 const (
 	dueHead  = 3
-	dueWidth = 6
+	dueWidth = 10
 )
 
 // readDue decodes the answer of due.lua: the Batch, and the members that name no entry. The answer
-// holds the time, the next time ("": none) and 1 if there is more. Then it has six values for each
+// holds the time, the next time ("": none) and 1 if there is more. Then it has ten values for each
 // member, see readTick; a nil payload means that the member names no entry. Returns
 // [schedule.ErrUnavailable] if the answer has another form.
 func readDue(v any) (schedule.Batch, []deadMember, error) {
@@ -135,34 +137,42 @@ func readDue(v any) (schedule.Batch, []deadMember, error) {
 }
 
 // readTick decodes one tick of the answer of due.lua: row holds its member, score, id, payload,
-// state and last instant. Due of a claimed tick comes from the member, of others from the score.
-// Returns an error if the score or a claim's instant is not a number.
+// state, last instant, last runs, group, version and the score of the entry. Due of a claimed tick
+// comes from the member, of others from the score. Returns an error if the score or a claim's
+// instant is not a number.
 func readTick(row []any) (schedule.Tick, error) {
 	m, score := text(row[0]), text(row[1])
 	at, err := instant(score)
-	k := schedule.Tick{Entry: schedule.Entry{ID: text(row[2]), Payload: []byte(text(row[3]))}, Due: at, Ref: ref(m, score)}
+	k := schedule.Tick{Entry: schedule.Entry{ID: text(row[2]), Payload: []byte(text(row[3]))}, Due: at, Ref: ref(m, score, text(row[8]))}
 	if c := readClaim(m); c.By != nil {
 		ms, err := c.Due.Int64()
 		if err != nil {
 			return k, err
 		}
 		k.Owner, k.Due = *c.By, time.UnixMilli(ms).UTC()
-	} else {
-		k.Next = at
 	}
-	setOwn(&k.Entry, row[4], row[5])
+	if next, err := instant(text(row[9])); err == nil {
+		k.Next = next
+	}
+	setOwn(&k.Entry, row[4:8])
 	return k, err
 }
 
-// setOwn sets State and Last of an entry from the values of the hash S:swarmiji. nil or unreadable
-// values leave them unset.
-func setOwn(e *schedule.Entry, state, last any) {
-	if s := text(state); s != "" {
+// setOwn sets State, Last, Runs and Group of an entry from the values of the hash S:swarmiji. nil
+// or unreadable values leave them unset.
+func setOwn(e *schedule.Entry, values []any) {
+	if s := text(values[0]); s != "" {
 		e.State = []byte(s)
 	}
-	if l, err := instant(text(last)); err == nil {
+	if l, err := instant(text(values[1])); err == nil {
 		e.Last = l
 	}
+	for _, one := range strings.Fields(text(values[2])) {
+		if at, err := instant(one); err == nil {
+			e.Runs = append(e.Runs, at)
+		}
+	}
+	e.Group = text(values[3])
 }
 
 // text returns a value of an answer as a string; "" for nil and for other types.

@@ -20,7 +20,7 @@ var sources embed.FS
 
 // scripts holds the Lua scripts. Each file documents its arguments and its result.
 type scripts struct {
-	add, due, claim, renew, done, remove, drop, show, pause, resume, unscheduled, claims, repair *redisconn.Script
+	add, due, claim, renew, done, remove, drop, show, pause, resume, unscheduled, claims, repair, change *redisconn.Script
 }
 
 // loadScripts builds all scripts from the embedded files. It returns an error if a file is missing.
@@ -30,6 +30,7 @@ func loadScripts() (*scripts, error) {
 	for name, to := range map[string]**redisconn.Script{
 		"add": &s.add, "due": &s.due, "claim": &s.claim, "renew": &s.renew, "done": &s.done, "remove": &s.remove, "drop": &s.drop,
 		"show": &s.show, "pause": &s.pause, "resume": &s.resume, "unscheduled": &s.unscheduled, "claims": &s.claims, "repair": &s.repair,
+		"change": &s.change,
 	} {
 		text, err := scriptText(name)
 		errs = append(errs, err)
@@ -94,6 +95,7 @@ var (
 	_ schedule.Lister   = (*Store)(nil)
 	_ schedule.Pauser   = (*Store)(nil)
 	_ schedule.Repairer = (*Store)(nil)
+	_ schedule.Changer  = (*Store)(nil)
 	_ schedule.Named    = (*Store)(nil)
 )
 
@@ -151,7 +153,11 @@ func (s *Store) add(ctx context.Context, l *layout, entries []schedule.Entry, so
 		e := &entries[i]
 		args = append(args, e.ID, e.Payload, member(e.ID), e.Next.UnixMilli(), flag(e.AtOnce))
 	}
-	answers, err := s.each(ctx, "add", s.scripts.add, l.keys(), nil, args, 5)
+	other := s.own.jobs
+	if l == &s.own {
+		other = s.published.jobs
+	}
+	answers, err := s.each(ctx, "add", s.scripts.add, append(l.keys(), other), nil, args, 5)
 	if err != nil {
 		return err
 	}
@@ -163,9 +169,12 @@ func (s *Store) add(ctx context.Context, l *layout, entries []schedule.Entry, so
 			ids[entries[i].ID] = true
 		}
 	}
-	if len(known) == 0 {
-		return nil
-	}
+	return s.repairLost(ctx, l, entries, known, ids)
+}
+
+// repairLost gives a due time to the entries with the given indexes. It leaves out entries with a
+// due time, a pause, or a claim in the layout. ids are their ids; it deletes those with a claim.
+func (s *Store) repairLost(ctx context.Context, l *layout, entries []schedule.Entry, known []int, ids map[string]bool) error {
 	// A member of another form, such as a claim, shows that the entry is in use.
 	if err := s.deleteClaimed(ctx, l, ids); err != nil {
 		return err
@@ -250,7 +259,7 @@ func (s *Store) Claim(ctx context.Context, owner string, lease time.Duration, cl
 	for i := range claims {
 		c := &claims[i]
 		errs = append(errs, c.Check())
-		found, score := found(&c.Tick)
+		found, score, _ := found(&c.Tick)
 		next := ""
 		if !c.Next.IsZero() {
 			next = strconv.FormatInt(c.Next.UnixMilli(), 10)
@@ -284,14 +293,15 @@ func (s *Store) Renew(ctx context.Context, owner string, lease time.Duration, ti
 // After another error some may be done.
 func (s *Store) Done(ctx context.Context, owner string, done []schedule.Finish) ([]bool, error) {
 	errs := []error{schedule.CheckLease(owner, 0)}
-	args := make([]any, 0, 7*len(done))
+	args := make([]any, 0, 8*len(done))
 	for i := range done {
 		f := &done[i]
 		errs = append(errs, f.Check())
+		_, _, version := found(&f.Tick)
 		remove := ""
 		if f.Remove {
 			remove = "s"
-			if fixed(f.Payload) {
+			if version == "" && fixed(f.Payload) { // it was never changed, so it has only this tick
 				remove = "x"
 			}
 		}
@@ -306,13 +316,12 @@ func (s *Store) Done(ctx context.Context, owner string, done []schedule.Finish) 
 		if of == "" {
 			of = f.ID
 		}
-		args = append(args, f.ID, claimMember(&f.Tick, owner), member(f.ID), remove, left, f.State, of)
+		args = append(args, f.ID, claimMember(&f.Tick, owner), member(f.ID), remove, left, f.State, of, version)
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
-	till := time.Now().Add(2 * schedule.MaxLease) // generous, because clocks differ
-	return s.eachBool(ctx, "done", s.scripts.done, s.all(), []any{till.UnixMilli()}, args, 7)
+	return s.eachBool(ctx, "done", s.scripts.done, s.all(), []any{lastLease()}, args, 8)
 }
 
 // Remove implements [schedule.Store]: it deletes an entry with its state, and reports whether it
@@ -322,6 +331,10 @@ func (s *Store) Remove(ctx context.Context, id string) (bool, error) {
 	n, err := s.number(ctx, "remove", s.scripts.remove, id, member(id))
 	return n == 1, err
 }
+
+// lastLease returns a time after the ends of all leases, in Unix milliseconds. It is generous,
+// because clocks differ.
+func lastLease() int64 { return time.Now().Add(2 * schedule.MaxLease).UnixMilli() }
 
 // now returns the time argument of the scripts: Config.Clock in Unix milliseconds. "" means that
 // the scripts use the server's time.

@@ -69,7 +69,7 @@ func opened(t testing.TB, c redisschedule.Config) *redisschedule.Store {
 }
 
 func promises() scheduletest.Promises {
-	return scheduletest.Promises{List: true, Pause: true, Repair: true, Durable: true}
+	return scheduletest.Promises{List: true, Pause: true, Repair: true, Change: true, Durable: true}
 }
 
 func harness(t testing.TB) *scheduletest.Harness {

@@ -10,7 +10,7 @@ import (
 	"github.com/swarmiji/swarmiji/schedule"
 )
 
-// calls returns the methods of a store and of its optional interfaces Lister and Pauser, by name.
+// calls returns the methods of a store and of its interfaces Lister, Pauser and Changer, by name.
 // Each is a call about the entry e that returns only the error.
 func calls(s Store, e schedule.Entry) map[string]func(ctx context.Context) error {
 	k := schedule.Tick{Entry: e, Due: e.Next}
@@ -35,6 +35,12 @@ func calls(s Store, e schedule.Entry) map[string]func(ctx context.Context) error
 	if p, ok := capability.As[schedule.Pauser](s); ok {
 		m["Pause"] = func(ctx context.Context) error { return p.Pause(ctx, e.ID) }
 		m["Resume"] = func(ctx context.Context) error { return p.Resume(ctx, e.ID, e.Next) }
+	}
+	if c, ok := capability.As[schedule.Changer](s); ok {
+		m["Change"] = func(ctx context.Context) error {
+			_, err := c.Change(ctx, schedule.Change{Group: "g", Entries: []schedule.Entry{e}})
+			return err
+		}
 	}
 	return m
 }
@@ -135,6 +141,10 @@ func faultCases() []testCase {
 				c := w.wantOne(s, carried.ID)
 				w.claim(s, "a", long, c, w.now(s))
 				w.finish(s, "a", schedule.Finish{Tick: c, State: []byte("x")})
+				grouped := w.entry(w.now(s).Add(time.Hour))
+				if w.h.Promises.Change {
+					w.change(s, syncTo("g", 2, grouped), schedule.EntryAdded)
+				}
 				w.h.Restart(w.TB)
 				w.retry("Due", func(ctx context.Context) error { _, err := s.Due(ctx, 1); return err })
 				if again := w.waitDue(w.Open(), carried.ID); string(again.State) != "x" {
@@ -142,6 +152,12 @@ func faultCases() []testCase {
 				}
 				if !w.renew(s, "a", long, k)[0] {
 					w.Error("a claim was forgotten")
+				}
+				if w.h.Promises.Change {
+					if got := w.tryChange(s, syncTo("g", 1)); got.Revision != 2 {
+						w.Errorf("the revision of a group is %d, want 2", got.Revision)
+					}
+					w.wantExists(s, grouped, "an entry of a group from before the restart")
 				}
 				w.wantExists(s, waiting, "an entry from before the restart")
 				w.wantExists(s, run, "a claimed entry from before the restart")

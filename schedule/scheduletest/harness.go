@@ -76,6 +76,7 @@ type Promises struct {
 	Pause   bool // schedule.Pauser
 	Watch   bool // schedule.Watcher
 	Repair  bool // schedule.Repairer
+	Change  bool // schedule.Changer
 	Durable bool // confirmed changes survive Restart
 	// schedule.TxAdder
 	Transactions bool

@@ -241,6 +241,14 @@ func watchCases() []testCase {
 					w.claim(other, "a", long, k, time.Time{})
 					w.renew(other, "a", 0, k)
 				})
+				if w.h.Promises.Change {
+					e := w.entry(w.now(other).Add(time.Hour))
+					w.add(other, e)
+					heard("an entry that was changed", func() {
+						e = w.variant(e, e.Next.Add(-time.Minute))
+						w.change(other, schedule.Change{Entries: []schedule.Entry{e}}, schedule.EntryChanged)
+					})
+				}
 				if w.h.Promises.Pause {
 					e := w.overdue(other)
 					heard("an entry that was resumed", func() {
@@ -258,7 +266,8 @@ func watchCases() []testCase {
 			Run: func(w *world) {
 				s := w.Open()
 				suite.Keeps(w, s, wrapper{s}, suite.CapabilityOf[schedule.Lister](), suite.CapabilityOf[schedule.Pauser](),
-					suite.CapabilityOf[schedule.Watcher](), suite.CapabilityOf[schedule.Repairer](), suite.CapabilityOf[schedule.Named]())
+					suite.CapabilityOf[schedule.Watcher](), suite.CapabilityOf[schedule.Repairer](), suite.CapabilityOf[schedule.Changer](),
+					suite.CapabilityOf[schedule.Named]())
 			},
 		},
 		{
@@ -277,6 +286,8 @@ func watchCases() []testCase {
 				offered["Repair"] = [2]bool{repairs, w.h.Promises.Repair}
 				_, transactions := capability.As[schedule.TxAdder](s)
 				offered["Transactions"] = [2]bool{transactions, w.h.Promises.Transactions}
+				_, changes := capability.As[schedule.Changer](s)
+				offered["Change"] = [2]bool{changes, w.h.Promises.Change}
 				for name, is := range offered {
 					if is[0] != is[1] {
 						w.Errorf("%s: offered %v, promised %v", name, is[0], is[1])

@@ -73,5 +73,5 @@ func needsDown(h *Harness) string { return suite.Unless(h.Down != nil, "the harn
 // cases returns all cases of the suite, grouped by area.
 func cases() []testCase {
 	return slices.Concat(addCases(), dueCases(), claimCases(), leaseCases(), doneCases(), removeCases(), listCases(), pauseCases(),
-		watchCases(), repairCases(), addTxCases(), closeCases(), faultCases(), crashCases(), listenerCases())
+		watchCases(), repairCases(), changeCases(), modelCases(), addTxCases(), closeCases(), faultCases(), crashCases(), listenerCases(), redeployCases())
 }

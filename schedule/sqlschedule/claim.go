@@ -113,10 +113,12 @@ type work struct {
 
 // entry is an entry as load read it, with its pending changes; gone marks a deleted one.
 type entry struct {
-	id     string
-	next   *int64
-	paused bool
-	claims []*claim
+	id      string
+	next    *int64
+	paused  bool
+	version int64
+	runs    string
+	claims  []*claim
 
 	last    *int64 // the new value; nil: unchanged
 	state   []byte // the new value, if stated
@@ -146,7 +148,7 @@ func (w *work) load(ctx context.Context, tx *sqlconn.Tx, ids string) error {
 	for rows.Next() {
 		e := &entry{}
 		var paused int64
-		if err := rows.Scan(&e.id, &e.next, &paused); err != nil {
+		if err := rows.Scan(&e.id, &e.next, &paused, &e.version, &e.runs); err != nil {
 			return err
 		}
 		e.paused = paused != 0
@@ -232,7 +234,7 @@ func (w *work) claim(owner string, lease time.Duration, c *schedule.Claim) bool 
 		e.claims = append(e.claims, &claim{due: c.Due.UnixMilli(), owner: owner, until: until, changed: true})
 	}
 	if c.Remember {
-		e.last, e.changed = millis(c.Due), true
+		e.last, e.runs, e.changed = millis(c.Due), writeRuns(schedule.AddRun(readRuns(e.runs), c.Due)), true
 	}
 	return true
 }
@@ -248,8 +250,9 @@ func (e *entry) schedule(next time.Time) {
 
 // done ends the owner's claim on a tick. It sets f.State in the entry that f.StateOf names (else in
 // the tick's entry), if that exists; an empty State deletes the stored one. With f.Remove it
-// deletes the tick's entry unless that has a due time or another claim. It reports whether the
-// owner held the claim; otherwise it changes nothing. save writes the changes.
+// deletes the tick's entry unless that has a due time or another claim, or was changed since Due
+// returned the tick. It reports whether the owner held the claim; otherwise it changes nothing.
+// save writes the changes.
 func (w *work) done(owner string, f *schedule.Finish) bool {
 	held := w.held(owner, &f.Tick)
 	if held == nil {
@@ -260,7 +263,7 @@ func (w *work) done(owner string, f *schedule.Finish) bool {
 		of.state, of.stated = f.State, true
 	}
 	e := w.entries[f.ID]
-	if f.Remove && e.next == nil && !slices.ContainsFunc(e.claims, func(c *claim) bool { return !c.gone }) {
+	if f.Remove && refOf(e.version) == f.Ref && e.next == nil && !slices.ContainsFunc(e.claims, func(c *claim) bool { return !c.gone }) {
 		e.gone = true
 	}
 	return true
@@ -286,7 +289,7 @@ func (w *work) save(ctx context.Context, tx *sqlconn.Tx) error {
 			continue
 		}
 		if e.changed {
-			times = append(times, []any{e.id, e.next, e.last})
+			times = append(times, []any{e.id, e.next, e.last, e.runs})
 		}
 		if e.stated && len(e.state) > 0 {
 			states = append(states, []any{e.id, hex.EncodeToString(e.state)})

@@ -41,7 +41,7 @@ func fileURL(t testing.TB) string {
 	return u.String()
 }
 
-var promises = scheduletest.Promises{List: true, Pause: true, Watch: true, Repair: true, Durable: true, Transactions: true}
+var promises = scheduletest.Promises{List: true, Pause: true, Watch: true, Repair: true, Change: true, Durable: true, Transactions: true}
 
 // begin returns a function that begins transactions on the database of a URL.
 func begin(url string) func(t testing.TB) scheduletest.Transaction {

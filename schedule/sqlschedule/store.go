@@ -41,6 +41,7 @@ var (
 	_ schedule.Watcher  = (*Store)(nil)
 	_ schedule.Named    = (*Store)(nil)
 	_ schedule.TxAdder  = (*Store)(nil)
+	_ schedule.Changer  = (*Store)(nil)
 )
 
 // Name returns the schedule's name. See [schedule.Named].
@@ -265,11 +266,11 @@ func (s *Store) Due(ctx context.Context, max int) (schedule.Batch, error) {
 		}
 		for rows.Next() {
 			var k schedule.Tick
-			var at, since int64
-			if k.Entry, err = scan(rows, &at, &k.Owner, &since); err != nil {
+			var at, since, version int64
+			if k.Entry, err = scan(rows, &at, &k.Owner, &since, &version); err != nil {
 				return err
 			}
-			k.Due = moment(&at)
+			k.Due, k.Ref = moment(&at), refOf(version)
 			b.Ticks = append(b.Ticks, k)
 		}
 		return errors.Join(rows.Err(), rows.Close())
@@ -297,7 +298,9 @@ func scan(rows sqlconn.Rows, more ...any) (schedule.Entry, error) {
 	var e schedule.Entry
 	var next, last *int64
 	var paused int64
-	err := rows.Scan(append([]any{&e.ID, &e.Payload, &next, &paused, &last, &e.State}, more...)...)
+	var runs string
+	err := rows.Scan(append([]any{&e.ID, &e.Payload, &next, &paused, &last, &e.State, &runs, &e.Group}, more...)...)
+	e.Runs = readRuns(runs)
 	e.Next, e.Last, e.Paused = moment(next), moment(last), paused != 0
 	if len(e.State) == 0 {
 		e.State = nil

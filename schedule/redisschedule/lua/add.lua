@@ -1,5 +1,5 @@
 -- Adds entries that are not there, each with its place in the order of time: never one without the other.
--- KEYS: jobs and next, of the layout that the entries go to; swarmiji
+-- KEYS: jobs and next, of the layout that the entries go to; swarmiji; jobs of the other layout
 -- ARGV: for each entry its id, its payload, its member of next, its time in milliseconds, 1 if it
 -- is due at once and goes behind those that were added so before it
 -- Returns a string with one character for each entry: 1 added, 0 there before, 2 there before
@@ -22,11 +22,12 @@ end
 local answer = {}
 for i = 1, #ARGV, 5 do
   local id, member, time = ARGV[i], ARGV[i + 2], ARGV[i + 3]
-  local new = redis.call('HSETNX', KEYS[1], id, ARGV[i + 1])
+  local new = 0
+  if redis.call('HEXISTS', KEYS[4], id) == 0 then new = redis.call('HSETNX', KEYS[1], id, ARGV[i + 1]) end
   if new == 1 then
     if ARGV[i + 4] == '1' then time = string.format('%.0f', behind(tonumber(time))) end
     redis.call('ZADD', KEYS[2], time, member)
-  elseif not redis.call('ZSCORE', KEYS[2], member) and redis.call('HEXISTS', KEYS[3], 'paused:' .. id) == 0 then
+  elseif redis.call('HEXISTS', KEYS[1], id) == 1 and not redis.call('ZSCORE', KEYS[2], member) and redis.call('HEXISTS', KEYS[3], 'paused:' .. id) == 0 then
     new = 2
   end
   answer[#answer + 1] = new

@@ -9,6 +9,18 @@ if not now then
   local time = redis.call('TIME')
   now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
 end
+
+-- with adds an instant to those of the last runs, of which it keeps the newest five.
+local function with(due, runs)
+  local list, texts = { tonumber(due) }, {}
+  for one in string.gmatch(runs or '', '%-?%d+') do
+    if tonumber(one) ~= list[1] then list[#list + 1] = tonumber(one) end
+  end
+  table.sort(list, function(a, b) return a > b end)
+  for i = 1, math.min(#list, 5) do texts[i] = string.format('%.0f', list[i]) end
+  return table.concat(texts, ' ')
+end
+
 local till = string.format('%.0f', now + tonumber(ARGV[1]))
 local answer = {}
 for i = 3, #ARGV, 9 do
@@ -31,7 +43,9 @@ for i = 3, #ARGV, 9 do
       end
     end
     redis.call('ZADD', next, till, claim)
-    if remember == '1' then redis.call('HSET', KEYS[3], 'last:' .. id, due) end
+    if remember == '1' then
+      redis.call('HSET', KEYS[3], 'last:' .. id, due, 'runs:' .. id, with(due, redis.call('HGET', KEYS[3], 'runs:' .. id)))
+    end
     won = '1'
   end
   answer[#answer + 1] = won

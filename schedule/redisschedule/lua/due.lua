@@ -3,7 +3,8 @@
 -- ARGV: how many at most; the time in milliseconds, or '' for the server's; how many bytes of payloads at most
 -- Returns the time; the score of the next member that is not due, or ''; 1 if there is more that is due, else 0; then for each member
 -- that is due, in the order of scores: the member, its score, its id or '' if it is no JSON with one, the payload or nil, and of
--- the hash swarmiji the state and the last instant, or nil.
+-- the hash swarmiji the state, the last instant, those of the last runs, the group and the version, or nil; then the score of the
+-- entry's own member, or nil.
 local now = ARGV[2]
 if now == '' then
   local time = redis.call('TIME')
@@ -47,7 +48,9 @@ for n = 1, most do
     local ok, value = pcall(cjson.decode, member)
     id = ok and type(value) == 'table' and type(value.id) == 'string' and value.id or ''
   end
-  local payload = redis.call('HGET', jobs, id)
+  local payload, own_score = redis.call('HGET', jobs, id), list[at + 1]
+  local head = string.match(member, '^(.*),"due":%-?%d+,"by":".*"}$')
+  if head then own_score = redis.call('ZSCORE', jobs == KEYS[4] and KEYS[5] or KEYS[2], head .. '}') end
   if payload then
     room = room - #payload
     if room < 0 and n > 1 then
@@ -55,13 +58,14 @@ for n = 1, most do
       break
     end
   end
-  local state, last = false, false
+  local kept = { false, false, false, false, false }
   if more then
-    local kept = redis.call('HMGET', KEYS[3], 'state:' .. id, 'last:' .. id)
-    state, last = kept[1], kept[2]
+    kept = redis.call('HMGET', KEYS[3], 'state:' .. id, 'last:' .. id, 'runs:' .. id, 'group:' .. id, 'version:' .. id)
   end
   local k = #answer
   answer[k + 1], answer[k + 2], answer[k + 3] = member, list[at + 1], id
-  answer[k + 4], answer[k + 5], answer[k + 6] = payload, state, last
+  answer[k + 4] = payload
+  for n = 1, 5 do answer[k + 4 + n] = kept[n] end
+  answer[k + 10] = own_score
 end
 return answer

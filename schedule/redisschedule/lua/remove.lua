@@ -5,5 +5,6 @@
 -- Returns 1, or 0 if the entry did not exist.
 local jobs, next = layout_of(ARGV[1])
 redis.call('ZREM', next, ARGV[2])
-redis.call('HDEL', KEYS[3], 'paused:' .. ARGV[1], 'state:' .. ARGV[1], 'last:' .. ARGV[1])
+local id = ARGV[1]
+redis.call('HDEL', KEYS[3], 'paused:' .. id, 'state:' .. id, 'last:' .. id, 'runs:' .. id, 'group:' .. id, 'version:' .. id)
 return redis.call('HDEL', jobs, ARGV[1])

@@ -1,14 +1,14 @@
 -- Returns entries, and changes nothing.
 -- KEYS: jobs, next, swarmiji, and jobs and next of the own layout
 -- ARGV: for each entry its id and its member
--- Returns for each entry the payload, the score of the member, and of the hash swarmiji whether it is paused, the state, and the
--- last instant; each may be nil.
+-- Returns for each entry the payload, the score of the member, and of the hash swarmiji whether it is paused, the state, the last
+-- instant, those of the last runs, and the group; each may be nil.
 local answer = {}
 for i = 1, #ARGV, 2 do
   local id, n = ARGV[i], #answer
   local jobs, next = layout_of(id)
-  local kept = redis.call('HMGET', KEYS[3], 'paused:' .. id, 'state:' .. id, 'last:' .. id)
+  local kept = redis.call('HMGET', KEYS[3], 'paused:' .. id, 'state:' .. id, 'last:' .. id, 'runs:' .. id, 'group:' .. id)
   answer[n + 1], answer[n + 2] = redis.call('HGET', jobs, id), redis.call('ZSCORE', next, ARGV[i + 1])
-  answer[n + 3], answer[n + 4], answer[n + 5] = kept[1], kept[2], kept[3]
+  for j = 1, 5 do answer[n + 2 + j] = kept[j] end
 end
 return answer
