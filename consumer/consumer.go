@@ -311,12 +311,12 @@ func (c *Consumer) awaitServers(ctx context.Context) (unwatch func(), err error)
 		return func() {}, fmt.Errorf("swarmiji: consumer: queue %q: %w", name, err)
 	}
 	intx.Prepare(ctx, c.cfg.Broker, loadTimeout, append(slices.Collect(maps.Values(c.cfg.Stores)), c.cfg.Results)...)
-	unwatch, err = c.awaitRevocations(ctx)
+	forget, err := c.awaitRevocations(ctx)
 	if err != nil || c.steer == nil {
-		return unwatch, err
+		return forget, err
 	}
 	unfollow, err := c.steer.Load(ctx)
-	return func() { unfollow(); unwatch() }, err
+	return func() { unfollow(); forget() }, err
 }
 
 // logStart logs the consumed queues and the tasks that have handlers, each list cut to maxNames
