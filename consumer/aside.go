@@ -10,6 +10,7 @@ import (
 	"github.com/swarmiji/swarmiji/capability"
 	"github.com/swarmiji/swarmiji/consumer/internal/intake"
 	"github.com/swarmiji/swarmiji/consumer/internal/steer"
+	"github.com/swarmiji/swarmiji/internal/wake"
 	"github.com/swarmiji/swarmiji/middleware"
 )
 
@@ -69,8 +70,13 @@ func (q *queue) emptyAsides() {
 		source := steer.AsideQueue(q.name, name)
 		if _, running := q.c.asides.LoadOrStore(source, true); !running {
 			q.settling.Go(func() {
-				defer q.c.asides.Delete(source)
-				q.emptyAside(name, source)
+				gap := asideAgain
+				if !q.emptyAside(name, source) {
+					gap = retrySettings
+				}
+				wake.Sleep(q.fetch, gap)
+				q.c.asides.Delete(source)
+				q.c.steer.Wake() // the task may have been paused and resumed meanwhile
 			})
 		}
 	}
@@ -79,10 +85,13 @@ func (q *queue) emptyAsides() {
 // asidePrefetch is the number of messages that are moved back at once.
 const asidePrefetch = 100
 
+// asideAgain is the time after which a queue of moved messages may be emptied again.
+const asideAgain = 100 * time.Millisecond
+
 // emptyAside moves the messages of a task back from the queue source, see [steer.Steer.Empty]. It
 // blocks until that has ended, or the consumer stops or leaves the queue. It logs the begin and an
-// error.
-func (q *queue) emptyAside(name, source string) {
+// error, and reports whether there was no error.
+func (q *queue) emptyAside(name, source string) (ok bool) {
 	cfg := q.cfg
 	cfg.Workers, cfg.Prefetch = 1, asidePrefetch
 	a := &queue{c: q.c, name: q.name, source: source, cfg: cfg, meta: q.meta, settling: q.c.settling.Part()}
@@ -98,4 +107,5 @@ func (q *queue) emptyAside(name, source string) {
 	if err != nil && a.fetch.Err() == nil {
 		a.log(slog.LevelWarn, "moving the messages of a task back failed", slog.Any("error", err))
 	}
+	return err == nil
 }
