@@ -70,11 +70,8 @@ func (q *queue) emptyAsides() {
 		source := steer.AsideQueue(q.name, name)
 		if _, running := q.c.asides.LoadOrStore(source, true); !running {
 			q.settling.Go(func() {
-				gap := asideAgain
-				if !q.emptyAside(name, source) {
-					gap = retrySettings
-				}
-				wake.Sleep(q.fetch, gap)
+				q.emptyAside(name, source)
+				wake.Sleep(q.fetch, asideAgain)
 				q.c.asides.Delete(source)
 				q.c.steer.Wake() // the task may have been paused and resumed meanwhile
 			})
@@ -86,12 +83,12 @@ func (q *queue) emptyAsides() {
 const asidePrefetch = 100
 
 // asideAgain is the time after which a queue of moved messages may be emptied again.
-const asideAgain = 100 * time.Millisecond
+const asideAgain = time.Second
 
 // emptyAside moves the messages of a task back from the queue source, see [steer.Steer.Empty]. It
 // blocks until that has ended, or the consumer stops or leaves the queue. It logs the begin and an
-// error, and reports whether there was no error.
-func (q *queue) emptyAside(name, source string) (ok bool) {
+// error.
+func (q *queue) emptyAside(name, source string) {
 	cfg := q.cfg
 	cfg.Workers, cfg.Prefetch = 1, asidePrefetch
 	a := &queue{c: q.c, name: q.name, source: source, cfg: cfg, meta: q.meta, settling: q.c.settling.Part()}
@@ -107,5 +104,4 @@ func (q *queue) emptyAside(name, source string) (ok bool) {
 	if err != nil && a.fetch.Err() == nil {
 		a.log(slog.LevelWarn, "moving the messages of a task back failed", slog.Any("error", err))
 	}
-	return err == nil
 }
