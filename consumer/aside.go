@@ -71,7 +71,7 @@ func (q *queue) emptyAsides() {
 		if _, running := q.c.asides.LoadOrStore(source, true); !running {
 			q.settling.Go(func() {
 				q.emptyAside(name, source)
-				wake.Sleep(q.fetch, asideAgain)
+				wake.Sleep(q.fetch, retrySettings)
 				q.c.asides.Delete(source)
 				q.c.steer.Wake() // the task may have been paused and resumed meanwhile
 			})
@@ -81,9 +81,6 @@ func (q *queue) emptyAsides() {
 
 // asidePrefetch is the number of messages that are moved back at once.
 const asidePrefetch = 100
-
-// asideAgain is the time after which a queue of moved messages may be emptied again.
-const asideAgain = time.Second
 
 // emptyAside moves the messages of a task back from the queue source, see [steer.Steer.Empty]. It
 // blocks until that has ended, or the consumer stops or leaves the queue. It logs the begin and an

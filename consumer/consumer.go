@@ -297,8 +297,8 @@ func (c *Consumer) Stop() { c.halt.Do(func() { close(c.stopped) }) }
 // awaitServers waits until the broker answers, the list of revocations is loaded and the settings
 // are read. It declares the first queue by name and then returns the results of awaitRevocations.
 // While the broker cannot be reached, it waits; if ctx ends first, it returns the last error. It
-// also returns an error if the broker refuses the queue, except for [broker.ErrTooMany]: openQueues skips such a queue. Call
-// unwatch at the end, after an error as well; it is never nil.
+// also returns an error if the broker refuses the queue, except for [broker.ErrTooMany]: openQueues
+// skips such a queue. Call unwatch at the end, after an error as well; it is never nil.
 //
 // The broker comes first because its refusal must end Run. The bus of the revocations is usually on
 // the same server, so the wait for the bus might hide that refusal.

@@ -73,7 +73,8 @@ func (c *Consumer) AddQueue(ctx context.Context, name string, cfg QueueConfig) e
 //
 // If ctx ends first, RemoveQueue returns its cause: no task of the queue starts any more, and the
 // running ones are settled later. Returns [ErrNotRunning], [ErrNoQueue], and [ErrPolled] for a
-// queue of a [Poll], which change nothing. After an error of the broker the queue is not consumed either.
+// queue of a [Poll], which change nothing. After an error of the broker the queue is not consumed
+// either.
 func (c *Consumer) RemoveQueue(ctx context.Context, name string) error {
 	left, err := c.beginRemoval(name)
 	if err != nil {

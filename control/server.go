@@ -153,8 +153,8 @@ func (s *Server) Run(ctx context.Context) error {
 }
 
 // Start calls Run on a goroutine until end is called; the end of ctx does not stop it. end waits
-// for Run. If Run fails, that is logged, and the node runs without commands. If s is nil, Start does
-// nothing.
+// for Run. If Run fails, that is logged, and the node runs without commands. If s is nil, Start
+// does nothing.
 func (s *Server) Start(ctx context.Context) (end func()) {
 	if s == nil {
 		return func() {}

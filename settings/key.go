@@ -18,8 +18,8 @@ type Key[T any] struct{ name string }
 // String returns the key as a [Store] takes it.
 func (k Key[T]) String() string { return k.name }
 
-// Get returns the value. found reports whether the key has a value. Returns the errors of the store, and
-// [ErrBad] if the value cannot be read.
+// Get returns the value. found reports whether the key has a value. Returns the errors of the
+// store, and [ErrBad] if the value cannot be read.
 func (k Key[T]) Get(ctx context.Context, s Store) (v T, found bool, err error) {
 	stored, err := s.Get(ctx, k.name)
 	if errors.Is(err, ErrNotFound) {

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -21,7 +20,12 @@ func (a *app) queueCmd() *cobra.Command {
 		Args:        cobra.NoArgs,
 		RunE:        func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(a.pauseCmd(), a.resumeCmd(), a.queueLimitCmd(), a.queueAddCmd(), a.queueRemoveCmd())
+	cmd.AddCommand(a.pauseCmd(), a.resumeCmd(), a.queueLimitCmd(),
+		a.queueServeCmd("add", "Make running consumers serve another queue", "Add makes consumers serve a queue.",
+			"  swarmiji queue add reports --group batch --workers 4", settings.Served{}),
+		a.queueServeCmd("remove", "Make running consumers leave a queue",
+			"Remove makes consumers leave a queue. Running tasks continue, and messages stay in the queue.",
+			"  swarmiji queue remove reports --group batch", settings.Served{Removed: true}))
 	return cmd
 }
 
@@ -48,87 +52,36 @@ func (a *app) queueLimitCmd() *cobra.Command {
 	return cmd
 }
 
-// place holds the flags that say which consumers serve a queue.
-type place struct {
-	target
-
-	group string
-}
-
-// flags adds the flags to cmd.
-func (p *place) flags(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&p.group, "group", "", "`name` of the group of consumers (consumer.Config.Group); the change is stored for it; default: a command to the consumers of --node")
-	p.target.flags(cmd, false)
-}
-
-// check returns an error unless a group or consumers are named.
-func (p *place) check(cmd *cobra.Command) error {
-	if p.group == "" && len(p.nodes) == 0 {
-		return fmt.Errorf("%w: name the consumers: --group for all consumers of a group, also later ones, or --node", errUsage)
-	}
-	if p.group != "" && toLiving(cmd) {
-		return fmt.Errorf("%w: --group stores the change, so --node, --replies and --collect have no use", errUsage)
-	}
-	return nil
-}
-
-// serve stores how the group serves a queue, or sends the command to its consumers.
-func (a *app) serve(cmd *cobra.Command, p *place, queue string, s settings.Served) error {
-	if err := p.check(cmd); err != nil {
-		return err
-	}
-	if p.group == "" {
-		c := control.Command{Do: control.DoAddQueue, Queue: queue, Workers: s.Workers}
-		if s.Removed {
-			c.Do = control.DoRemoveQueue
-		}
-		a.onlyLiving()
-		return a.order(cmd, &p.target, c, doneHead(), done)
-	}
-	s.By, s.At = a.operator(), time.Now().UTC().Truncate(time.Millisecond)
-	return a.changeSettings(cmd, []string{queue}, nil, func(ctx context.Context, store settings.Store, queue, _ string) (settled, error) {
-		result := "added to " + p.group
-		if s.Removed {
-			result = "removed from " + p.group
-		}
-		return settled{Done: result}, settings.ServeQueue(ctx, store, p.group, queue, s)
-	})
-}
-
-func (a *app) queueAddCmd() *cobra.Command {
-	var p place
-	var s settings.Served
+func (a *app) queueServeCmd(name, short, long, example string, s settings.Served) *cobra.Command {
+	var t target
+	var group string
 	cmd := &cobra.Command{
-		Use:   "add QUEUE",
-		Short: "Make running consumers serve another queue",
-		Long: "Add makes the consumers of a group serve a queue, also those that start later. With --node it is a command to\n" +
-			"these consumers, which serve the queue until they stop. Exit status: 1 if a consumer reports an error, 4 if no\n" +
-			"consumer answers.",
-		Example: "  swarmiji queue add reports --group batch --workers 4\n" +
-			"  swarmiji queue add reports --node host-1234-abcdef",
+		Use: name + " QUEUE", Short: short, Example: example,
+		Long: long + " With --group it is stored for all consumers of the group (consumer.Config.Group), also for\n" +
+			"those that start later. With --node it is a command to these consumers, until they stop. Exit status: 1 if a\n" +
+			"consumer reports an error, 4 if no consumer answers.",
 		Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error { return a.serve(cmd, &p, args[0], s) },
-	}
-	cmd.Flags().IntVar(&s.Workers, "workers", 0, "tasks that run at once in each consumer; default: as the consumer defines it")
-	p.flags(cmd)
-	return cmd
-}
-
-func (a *app) queueRemoveCmd() *cobra.Command {
-	var p place
-	cmd := &cobra.Command{
-		Use:   "remove QUEUE",
-		Short: "Make running consumers leave a queue",
-		Long: "Remove makes the consumers of a group leave a queue, also those that start later with this queue in their\n" +
-			"configuration. With --node it is a command to these consumers, which leave the queue until they stop. Running\n" +
-			"tasks continue, fetched ones go back, and messages stay in the queue. Exit status: 1 if a consumer reports an\n" +
-			"error, 4 if no consumer answers.",
-		Example: "  swarmiji queue remove reports --group batch",
-		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.serve(cmd, &p, args[0], settings.Served{Removed: true})
+			if (group == "") == (len(t.nodes) == 0) {
+				return fmt.Errorf("%w: name the consumers, by --group or by --node", errUsage)
+			}
+			if group == "" {
+				c := control.Command{Do: control.DoAddQueue, Queue: args[0], Workers: s.Workers}
+				if s.Removed {
+					c.Do = control.DoRemoveQueue
+				}
+				return a.order(cmd, &t, c, doneHead(), done)
+			}
+			return a.changeSettings(cmd, args, nil, func(ctx context.Context, store settings.Store, queue, _ string) (settled, error) {
+				s.By = a.operator()
+				return settled{Done: name + " in " + group}, settings.ServeQueue(ctx, store, group, queue, s)
+			})
 		},
 	}
-	p.flags(cmd)
+	cmd.Flags().StringVar(&group, "group", "", "`name` of the group of consumers")
+	if !s.Removed {
+		cmd.Flags().IntVar(&s.Workers, "workers", 0, "tasks that run at once in each consumer; default: as the consumer defines it")
+	}
+	t.flags(cmd, false)
 	return cmd
 }

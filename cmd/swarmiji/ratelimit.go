@@ -22,7 +22,6 @@ func (a *app) rateLimitCmd() *cobra.Command {
 			"the definition. The command prints a line for each consumer that has done so. Exit status: 1 if a consumer\n" +
 			"reports an error, 4 if no consumer answers.",
 		Example: "  swarmiji rate-limit mail.send 10/s\n" +
-			"  swarmiji rate-limit mail.send --concurrency 2\n" +
 			"  swarmiji rate-limit mail.send",
 		Args: cobra.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -16,7 +16,6 @@ import (
 	"github.com/swarmiji/swarmiji/settings"
 )
 
-// settled is the output for one changed setting.
 type settled struct {
 	Queue string    `json:"queue,omitempty"`
 	Task  string    `json:"task,omitempty"`
@@ -24,14 +23,11 @@ type settled struct {
 	Until time.Time `json:"until,omitzero"`
 }
 
-// toLiving reports whether the user has addressed living consumers, by --node, --replies or
-// --collect.
 func toLiving(cmd *cobra.Command) bool {
 	f := cmd.Flags()
 	return f.Changed("node") || f.Changed("replies") || f.Changed("collect")
 }
 
-// onlyLiving says that a command has only reached consumers that run now.
 func (a *app) onlyLiving() {
 	a.say("this reached the consumers that run now; ones that start later do not know it")
 }
@@ -76,20 +72,17 @@ func (a *app) changeSettings(cmd *cobra.Command, queues, tasks []string, do func
 	})
 }
 
-// operator returns the name of the user and the host, for other operators.
 func (a *app) operator() string {
 	host, _ := os.Hostname() // without it the user is enough
 	return utf.Cut(strings.Trim(a.getenv("USER")+"@"+host, "@"), settings.MaxBy)
 }
 
-// pauseOptions holds the flags of pause.
 type pauseOptions struct {
 	tasks    []string
 	duration time.Duration
 	why      string
 }
 
-// pause stores the pauses of queues and tasks.
 func (a *app) pause(cmd *cobra.Command, queues []string, o *pauseOptions) error {
 	if o.duration < 0 {
 		return fmt.Errorf("%w: --for is %v", errUsage, o.duration)
@@ -108,7 +101,6 @@ func (a *app) pause(cmd *cobra.Command, queues []string, o *pauseOptions) error 
 	})
 }
 
-// resume removes the stored pauses of queues and tasks, and the states of their breakers.
 func (a *app) resume(cmd *cobra.Command, queues, tasks []string) error {
 	return a.changeSettings(cmd, queues, tasks, func(ctx context.Context, s settings.Store, queue, task string) (settled, error) {
 		end, name := settings.ResumeQueue, queue
@@ -123,8 +115,6 @@ func (a *app) resume(cmd *cobra.Command, queues, tasks []string) error {
 	})
 }
 
-// setLimit stores the limit of a queue or of a task. Without a rate and a concurrency it removes
-// the limit.
 func (a *app) setLimit(cmd *cobra.Command, queues, tasks []string, rate string, concurrency int) error {
 	if rate == control.RateDefault {
 		rate = ""
@@ -142,7 +132,6 @@ func (a *app) setLimit(cmd *cobra.Command, queues, tasks []string, rate string, 
 	})
 }
 
-// notStored returns an error if one of the flags is set: they belong to stored settings.
 func notStored(cmd *cobra.Command, flags ...string) error {
 	for _, name := range flags {
 		if cmd.Flags().Changed(name) {

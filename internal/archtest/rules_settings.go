@@ -2,8 +2,8 @@ package archtest
 
 import "slices"
 
-// layers lists the allowed imports. The first row that matches a package counts.
-var layers = slices.Concat(settingsLayers, coreLayers)
+// layers returns the allowed imports. The first row that matches a package counts.
+func layers() []rule { return slices.Concat(settingsLayers, coreLayers) }
 
 // settingsLayers are the rows of the stored operations.
 var settingsLayers = []rule{

@@ -52,8 +52,8 @@ func (w *Claim) Lost() <-chan struct{} { return w.Deferral.Lost() }
 func (w *Claim) Ack(ctx context.Context) error { return w.settle(ctx, w.Deferral.Ack) }
 
 // Release returns the deferral to the store, which delivers it again after the given time. It
-// blocks and repeats that until the store has done it, the claim is lost or ctx ends. Returns the last
-// error then, or [broker.ErrLeaseLost].
+// blocks and repeats that until the store has done it, the claim is lost or ctx ends. Returns the
+// last error then, or [broker.ErrLeaseLost].
 func (w *Claim) Release(ctx context.Context, after time.Duration) error {
 	return w.settle(ctx, func(ctx context.Context) error { return w.Deferral.Release(ctx, after) })
 }

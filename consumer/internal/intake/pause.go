@@ -74,9 +74,9 @@ func each(queues []*Queue, do func(*Queue, context.Context) error) error {
 }
 
 // pause adds why to the reasons of the pause. If it is the first reason, it closes the gate of the
-// queue, so that its workers fetch nothing, and tells Tasks. It then gives back the tasks of the queue that
-// have not started, and returns the error of that; the queue is paused in any case. Call it with
-// q.control held.
+// queue, so that its workers fetch nothing, and tells Tasks. It then gives back the tasks of the
+// queue that have not started, and returns the error of that; the queue is paused in any case. Call
+// it with q.control held.
 func (q *Queue) pause(ctx context.Context, why Reason) error {
 	before := q.reasons
 	q.reasons |= why

@@ -104,8 +104,8 @@ func (q *Queue) Declare(ctx context.Context) error {
 }
 
 // Open declares the queue and subscribes to it. A paused queue is only declared: it fetches
-// nothing, and subscribes when its pause ends. While the broker is unreachable Open tries again and logs the
-// first error. If ctx ends, it returns the last error. Returns an error that waiting
+// nothing, and subscribes when its pause ends. While the broker is unreachable Open tries again and
+// logs the first error. If ctx ends, it returns the last error. Returns an error that waiting
 // cannot change at once, such as [broker.ErrAccess].
 func (q *Queue) Open(ctx context.Context) error { return q.untilReached(ctx, openTimeout, q.tryOpen) }
 

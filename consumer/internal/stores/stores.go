@@ -75,8 +75,9 @@ func (s *Stores) OfSubmitter(base, meta *task.Metadata, replyTo string, keeps re
 }
 
 // NoResult returns the error that tells a submitter why its store has no result of a succeeded
-// task. meta are the metadata of the task, and keeps is the store of its result. It wraps [task.ErrNoResult]. The reason is
-// IgnoreResult, a store that is not configured, or the name of the other store.
+// task. meta are the metadata of the task, and keeps is the store of its result. It wraps
+// [task.ErrNoResult]. The reason is IgnoreResult, a store that is not configured, or the name of
+// the other store.
 func NoResult(meta *task.Metadata, keeps resultstore.ResultStore) error {
 	name := utf.Cut(meta.ResultStore.Or(""), 64)
 	switch {
