@@ -1,7 +1,7 @@
 package consumer
 
 // admit calls the functions of Config.Admit in order and reports whether the task may start.
-// Without such functions it returns true. It keeps the release functions that they return for
+// Without such functions it returns true. It keeps the release of the admissions for
 // releaseAdmissions. Their context ends at a hard stop, or when the broker takes the task back.
 //
 // If one of them returns an error or panics, admit releases the earlier admissions and returns

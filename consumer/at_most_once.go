@@ -9,6 +9,7 @@ import (
 
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/capability"
+	"github.com/swarmiji/swarmiji/consumer/internal/steps"
 	"github.com/swarmiji/swarmiji/internal/wake"
 	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/task"
@@ -24,10 +25,6 @@ import (
 //   - A message whose publish has an unknown outcome is not sent again, since both messages would
 //     run. The task then fails with [task.ErrUncertain].
 //   - The same holds after an acknowledgement of unknown outcome: the message may come again.
-
-// errUncertain ends a settlement that sent a message with an unknown outcome: the broker may have
-// the message or not. The message must not be sent again.
-var errUncertain = errors.New("swarmiji: published with an unknown outcome; not published again because the task runs at most once")
 
 // acquireEarlySlot takes an early slot for the task. These slots limit the tasks of a queue that
 // are acknowledged before their start and not settled yet. It sets r.hasEarlySlot and returns true.
@@ -79,13 +76,13 @@ func (r *run) ackEarly() bool {
 	ctx, cancel := context.WithTimeout(c.settle, c.cfg.Tuning.StoreRetry)
 	defer cancel()
 	unknown, refused := false, false
-	err := repeat(ctx, r.lost(), func(ctx context.Context) error {
+	err := steps.Repeat(ctx, r.lost(), func(ctx context.Context) error {
 		err := broker.AckSync(ctx, r.delivery)
 		// errors that leave the outcome open
 		unknown = unknown || errors.Is(err, broker.ErrIndeterminate) ||
 			err != nil && !broker.Gone(err) && !errors.Is(err, broker.ErrUnavailable) && !errors.Is(err, broker.ErrAccess)
 		if refused = errors.Is(err, broker.ErrAccess); refused {
-			return errors.Join(errDone, err)
+			return errors.Join(steps.ErrDone, err)
 		}
 		return err
 	}, func(err error) {
@@ -99,12 +96,12 @@ func (r *run) ackEarly() bool {
 	case refused && !unknown:
 		c.warnOnce("early", "at-most-once tasks cannot be acknowledged before their start; they are put back", slog.Any("error", err))
 		r.releaseEarlySlot()
-		c.settling.Go(func() {
+		r.queue.settling.Go(func() {
 			r.runStepUntilStop("release", func(ctx context.Context) error { return r.delivery.Release(ctx, noAccessDelay) })
 		})
 	case unknown:
 		r.log(slog.LevelWarn, "an at-most-once task is not started: the outcome of its acknowledgement is unknown", slog.Any("error", err))
-		q.c.settling.Go(r.settleUncertain)
+		q.settling.Go(r.settleUncertain)
 	case broker.Gone(err):
 		r.releaseEarlySlot()
 	default: // nothing was acknowledged
@@ -135,7 +132,7 @@ func (r *run) settleIfStarted() bool {
 	acked, err := checker.AckedBefore(ctx)
 	switch {
 	case err != nil:
-		r.queue.c.settling.Go(func() { r.retryStartedCheck(checker) })
+		r.queue.settling.Go(func() { r.retryStartedCheck(checker) })
 	case acked:
 		r.failUncertain()
 	default:
@@ -159,7 +156,7 @@ func (r *run) retryStartedCheck(checker broker.AckChecker) {
 	ctx, cancel := context.WithTimeout(c.settle, c.cfg.Tuning.StoreRetry)
 	defer cancel()
 	acked := true
-	err := repeat(ctx, r.lost(), func(ctx context.Context) (err error) {
+	err := steps.Repeat(ctx, r.lost(), func(ctx context.Context) (err error) {
 		acked, err = checker.AckedBefore(ctx)
 		return err
 	}, func(err error) {
@@ -201,7 +198,7 @@ func (r *run) settleUncertain() {
 	ctx, cancel := r.queue.untilStop()
 	defer cancel()
 	ack := func(ctx context.Context) error { return broker.AckSync(ctx, r.delivery) }
-	if err := repeat(ctx, r.delivery.Lost(), ack, func(error) {}); err != nil && !broker.Gone(err) {
+	if err := steps.Repeat(ctx, r.delivery.Lost(), ack, func(error) {}); err != nil && !broker.Gone(err) {
 		r.log(slog.LevelInfo, "an uncertain task may be delivered again; its record says how it ended", slog.Any("error", err))
 	}
 }
@@ -279,7 +276,7 @@ func (r *run) recordAfterDeadLetter(v verdict) {
 			}
 			return err
 		}
-		if err := repeat(ctx, nil, record, func(error) {}); err != nil {
+		if err := steps.Repeat(ctx, nil, record, func(error) {}); err != nil {
 			return
 		}
 	}

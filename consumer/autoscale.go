@@ -1,11 +1,8 @@
 package consumer
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"log/slog"
-	"sync"
 	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
@@ -55,77 +52,20 @@ func (a Autoscale) complete() (*Autoscale, error) {
 	return &a, errors.Join(errs...)
 }
 
-// autoscale starts a goroutine for each queue with an Autoscale configuration, side queues of older
-// versions excepted. The goroutines end with fetch. wait blocks until all have ended.
-func (c *Consumer) autoscale(fetch context.Context, queues []*queue) (wait func()) {
-	var wg sync.WaitGroup
+// autoscale starts a goroutine in c.loops for each queue with an Autoscale configuration, side
+// queues of older versions excepted, see [intake.Autoscaler.Run]. The goroutines end with the
+// fetching of their queue.
+func (c *Consumer) autoscale(queues []*queue) {
+	inspector, _ := capability.As[broker.Inspector](c.cfg.Broker)
 	for _, q := range queues {
-		if q.cfg.Autoscale != nil && !q.side() {
-			wg.Go(func() { q.autoscale(fetch) })
-		}
-	}
-	return wg.Wait
-}
-
-// autoscale checks the queue every Autoscale.Every and scales its workers with Consumer.Scale,
-// until ctx ends. It blocks until then. While the queue is paused or the broker does not answer, it
-// changes nothing. A pause restarts KeepAlive. It logs each change, and each error of Scale before
-// the end of ctx.
-func (q *queue) autoscale(ctx context.Context) {
-	a := q.cfg.Autoscale
-	scaling := intake.Scaling{Min: a.Min, Max: a.Max, KeepAlive: a.KeepAlive, MaxLoad: a.MaxLoad}
-	inspector, _ := capability.As[broker.Inspector](q.c.cfg.Broker)
-	tick := time.NewTicker(a.Every)
-	defer tick.Stop()
-	var idle time.Time
-	for {
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return
-		}
-		if q.in.Paused() {
-			idle = time.Time{}
+		a := q.cfg.Autoscale
+		if a == nil || q.side() {
 			continue
 		}
-		l, err := q.sample(ctx, inspector)
-		if err != nil {
-			continue // the broker is unreachable: the queue logs that
+		scaler := &intake.Autoscaler{
+			Scaling: intake.Scaling{Min: a.Min, Max: a.Max, KeepAlive: a.KeepAlive, MaxLoad: a.MaxLoad}, Every: a.Every, Queue: q.in, Workers: q.workers,
+			Inspector: inspector, Load: a.Load, Scale: func(n int) error { return c.Scale(q.name, n) }, Log: q.log,
 		}
-		var n int
-		if n, idle = scaling.Decide(l, idle); n == l.Workers {
-			continue
-		}
-		if err := q.c.Scale(q.name, n); err != nil && ctx.Err() == nil {
-			q.log(slog.LevelWarn, "autoscaling failed", slog.Int("workers", n), slog.Any("error", err))
-			continue
-		}
-		q.log(slog.LevelInfo, "scaled", slog.Int("from", l.Workers), slog.Int("workers", n), slog.Int("ready", l.Ready))
+		c.loops.Go(func() { scaler.Run(q.fetch) })
 	}
-}
-
-// sampleTimeout limits the read of the waiting tasks of a queue.
-const sampleTimeout = 10 * time.Second
-
-// sample reads the number of workers, running handlers (at most the number of workers) and waiting
-// tasks of the queue, and calls Autoscale.Load. It returns the error of the broker, also if that
-// does not answer within sampleTimeout. With a nil inspector the number of waiting tasks is -1,
-// unknown; without Load the load is 0.
-func (q *queue) sample(ctx context.Context, inspector broker.Inspector) (intake.Sample, error) {
-	l := intake.Sample{Workers: q.workers.Count(), Ready: -1}
-	if inspector != nil {
-		asking, cancel := context.WithTimeout(ctx, sampleTimeout)
-		defer cancel()
-		s, err := inspector.Stats(asking, q.source)
-		if err != nil {
-			return l, err
-		}
-		l.Ready = s.Ready
-	}
-	l.Active = int(min(q.workers.Slots.Used(), int64(l.Workers)))
-	if load := q.cfg.Autoscale.Load; load != nil {
-		l.Load = load()
-	}
-	l.At = time.Now()
-	return l, nil
 }

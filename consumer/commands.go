@@ -3,13 +3,9 @@ package consumer
 import (
 	"context"
 	"fmt"
-	"log/slog"
-	"maps"
-	"slices"
 	"time"
 
 	"github.com/swarmiji/swarmiji/control"
-	"github.com/swarmiji/swarmiji/middleware"
 	"github.com/swarmiji/swarmiji/revoke"
 	"github.com/swarmiji/swarmiji/task"
 )
@@ -36,31 +32,6 @@ func newCommandServer(c *Consumer) (*control.Server, error) {
 	return s, nil
 }
 
-// serveCommands starts a goroutine that receives commands until end is called. end stops the
-// goroutine and waits for it. The end of ctx does not stop it: commands are served while Run waits
-// for the broker and during a stop, too.
-//
-// Without Config.Control it does nothing. If receiving fails for good, that is logged, and the
-// consumer runs without commands.
-func (c *Consumer) serveCommands(ctx context.Context) (end func()) {
-	if c.commands == nil {
-		return func() {}
-	}
-	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		if err := c.commands.Run(ctx); err != nil { // tasks run without commands
-			c.cfg.Logger.LogAttrs(ctx, slog.LevelError, "the consumer no longer receives commands",
-				slog.Any("error", err), slog.String(middleware.LogNode, c.cfg.Report.NodeID))
-		}
-	}()
-	return func() {
-		cancel()
-		<-ended
-	}
-}
-
 // ControlCounts returns the counts of received commands by outcome. They are zero without
 // Config.Control. Safe for concurrent use.
 func (c *Consumer) ControlCounts() control.Counts {
@@ -73,8 +44,8 @@ func (c *Consumer) ControlCounts() control.Counts {
 // controlNode adapts a consumer to [control.Node].
 type controlNode struct{ *Consumer }
 
-// Queues returns the names of the configured queues, sorted.
-func (n controlNode) Queues() []string { return slices.Sorted(maps.Keys(n.cfg.Queues)) }
+// Queues returns the names of the consumed queues, sorted. Before Run they are those of Config.
+func (n controlNode) Queues() []string { return n.queues.Names() }
 
 // Stats returns the state and the counts of the consumer in the form that commands send, see
 // [Consumer.Stats]. Totals has received, started, succeeded, failed and retried; a negative count
@@ -110,9 +81,25 @@ func controlTasks(ts []TaskInfo) []control.Task {
 	return out
 }
 
-// revokeTimeout limits how long a command waits until a revocation is stored. Later commands wait
-// for it.
+// revokeTimeout limits how long a command waits until a revocation is stored, or the broker has
+// answered. Later commands wait for it.
 const revokeTimeout = 5 * time.Second
+
+// ServeQueue calls [Consumer.AddQueue] within revokeTimeout. See [control.QueueChanger].
+func (n controlNode) ServeQueue(ctx context.Context, name string, workers int) error {
+	ctx, cancel := context.WithTimeout(ctx, revokeTimeout)
+	defer cancel()
+	return n.AddQueue(ctx, name, QueueConfig{Workers: workers})
+}
+
+// LeaveQueue calls [Consumer.RemoveQueue] and does not wait for running tasks.
+func (n controlNode) LeaveQueue(_ context.Context, name string) error {
+	_, err := n.beginRemoval(name)
+	if err == nil {
+		n.wanted.Remove(name)
+	}
+	return err
+}
 
 // Revoke adds a revocation of the tasks to Config.Revocations, which revokes them in this process
 // at once. If that list has a bus, it also sends the revocation to all consumers. It blocks for at
@@ -124,4 +111,7 @@ func (n controlNode) Revoke(ctx context.Context, terminate bool, ids ...task.ID)
 	return n.cfg.Revocations.Revoke(ctx, revoke.Options{Terminate: terminate}, ids...)
 }
 
-var _ control.Revoker = controlNode{}
+var (
+	_ control.Revoker      = controlNode{}
+	_ control.QueueChanger = controlNode{}
+)

@@ -15,12 +15,15 @@ import (
 	"github.com/swarmiji/swarmiji/events"
 	"github.com/swarmiji/swarmiji/internal/nodeid"
 	"github.com/swarmiji/swarmiji/internal/report"
+	"github.com/swarmiji/swarmiji/internal/utf"
 	"github.com/swarmiji/swarmiji/internal/wire"
+	"github.com/swarmiji/swarmiji/limit"
 	"github.com/swarmiji/swarmiji/middleware"
 	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/revoke"
 	"github.com/swarmiji/swarmiji/router"
 	"github.com/swarmiji/swarmiji/serializer"
+	"github.com/swarmiji/swarmiji/settings"
 	"github.com/swarmiji/swarmiji/task"
 )
 
@@ -71,6 +74,19 @@ type Config struct {
 	// Polls are sets of workers that several queues share in strict order. Each other queue has its
 	// own workers.
 	Polls []Poll
+	// Settings stores pauses and limits of queues and tasks, the state of breakers, and the queues of
+	// Group, see package settings. Run fetches no tasks before it has read the settings, and then
+	// follows their changes. If the store is unreachable later, the last settings apply. nil: the
+	// consumer has no stored settings.
+	Settings settings.Store
+	// Limiter enforces the limits of Settings over all consumers that share it. nil: each consumer
+	// enforces them alone.
+	Limiter limit.Limiter
+	// Group names the group of consumers to which this one belongs. It serves the queues of the group
+	// in Settings beside those of Queues. "": none.
+	Group string
+	// Breakers pause tasks by their names when too many attempts fail. They need Settings.
+	Breakers map[string]Breaker
 	// Defaults is the static metadata of tasks in this process, the lowest layer.
 	Defaults task.Metadata
 	// Hooks are called when something happens to the consumer or to a task.
@@ -131,6 +147,9 @@ type QueueConfig struct {
 	// Levels are the queue's priority levels: upper bounds in ascending order. Use the same values as
 	// the producers.
 	Levels []int
+	// Breaker pauses the queue when too many attempts fail. It needs Config.Settings. nil: no
+	// breaker.
+	Breaker *Breaker
 }
 
 // QueuesOf returns a map with default settings for every queue that r may name. Use it as
@@ -175,7 +194,7 @@ func (c *Config) complete() (*wire.Codec, error) {
 	if c.Metrics == nil {
 		c.Metrics = new(middleware.Metrics)
 	}
-	errs = append(errs, c.completeQueues())
+	errs = append(errs, c.completeQueues(), c.checkSettings())
 	codec, err := wire.New(c.Wire)
 	if err := errors.Join(append(errs, err)...); err != nil {
 		return nil, fmt.Errorf("swarmiji: consumer: %w", err)
@@ -184,10 +203,8 @@ func (c *Config) complete() (*wire.Codec, error) {
 }
 
 // completeQueues replaces c.Queues by a copy with all defaults, which also holds the queues of the
-// polls. Without queues and polls it has router.DefaultQueue. With Autoscale, Workers is moved into
-// its limits. Workers defaults to GOMAXPROCS, PrefetchMultiplier to that of Tuning. Returns all
-// problems, joined, such as an invalid name, a negative number, or a name that an older side queue
-// has.
+// polls. Without queues and polls it has router.DefaultQueue. Returns all problems, joined, such as
+// an invalid name, a negative number, or a name that an older side queue has.
 func (c *Config) completeQueues() error {
 	if len(c.Queues) == 0 && len(c.Polls) == 0 {
 		c.Queues = map[string]QueueConfig{router.DefaultQueue: {}}
@@ -197,34 +214,53 @@ func (c *Config) completeQueues() error {
 	maps.Copy(queues, c.Queues)
 	errs = append(errs, c.completePolls(queues))
 	for name, q := range queues {
-		if err := task.CheckName(name); err != nil {
-			errs = append(errs, fmt.Errorf("config: Queues: %w", err))
-		}
+		errs = append(errs, c.completeQueue(name, &q))
 		if _, exists := queues[name+sideSuffix]; exists {
 			errs = append(errs, fmt.Errorf("config: Queues: older versions gave the name %q to the side queue of %q, and consumers of %[2]q empty it; choose another name",
 				name+sideSuffix, name))
 		}
-		if q.Autoscale != nil {
-			var err error
-			if q.Autoscale, err = q.Autoscale.complete(); err != nil {
-				errs = append(errs, fmt.Errorf("config: Queues: %q: Autoscale: %w", name, err))
-			}
-			q.Workers = min(max(q.Workers, q.Autoscale.Min), q.Autoscale.Max)
-		}
-		setDefault(&q.Workers, defaultWorkers())
-		setDefault(&q.PrefetchMultiplier, c.Tuning.PrefetchMultiplier)
-		if q.Workers < 0 {
-			errs = append(errs, fmt.Errorf("config: Queues: %q: Workers is %d; it must not be negative", name, q.Workers))
-		}
-		if q.PrefetchMultiplier < 0 {
-			errs = append(errs, fmt.Errorf("config: Queues: %q: PrefetchMultiplier is %d; it must not be negative", name, q.PrefetchMultiplier))
-		}
-		if err := q.Meta.Check(); err != nil {
-			errs = append(errs, fmt.Errorf("config: Queues: %q: %w", name, err))
-		}
 		queues[name] = q
 	}
 	c.Queues = queues
+	return errors.Join(errs...)
+}
+
+// completeQueue sets the defaults of q. With Autoscale, Workers is moved into its limits. Workers
+// defaults to GOMAXPROCS, PrefetchMultiplier to that of Tuning. Returns all problems, joined.
+func (c *Config) completeQueue(name string, q *QueueConfig) error {
+	var errs []error
+	bad := func(format string, args ...any) {
+		errs = append(errs, fmt.Errorf("config: Queues: %q: "+format, append([]any{utf.Cut(name, 128)}, args...)...))
+	}
+	if err := task.CheckName(name); err != nil {
+		errs = append(errs, fmt.Errorf("config: Queues: %w", err))
+	}
+	if q.Autoscale != nil {
+		var err error
+		if q.Autoscale, err = q.Autoscale.complete(); err != nil {
+			bad("Autoscale: %w", err)
+		}
+		q.Workers = min(max(q.Workers, q.Autoscale.Min), q.Autoscale.Max)
+	}
+	setDefault(&q.Workers, defaultWorkers())
+	setDefault(&q.PrefetchMultiplier, c.Tuning.PrefetchMultiplier)
+	if q.Workers < 0 {
+		bad("Workers is %d; it must not be negative", q.Workers)
+	}
+	if q.PrefetchMultiplier < 0 {
+		bad("PrefetchMultiplier is %d; it must not be negative", q.PrefetchMultiplier)
+	}
+	if err := q.Meta.Check(); err != nil {
+		bad("%w", err)
+	}
+	if q.Breaker != nil {
+		if c.Settings == nil {
+			bad("Breaker: needs Config.Settings")
+		}
+		if err := q.Breaker.check(); err != nil {
+			bad("Breaker: %w", err)
+		}
+	}
 	return errors.Join(errs...)
 }
 

@@ -18,14 +18,16 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/consumer/internal/answers"
 	"github.com/swarmiji/swarmiji/consumer/internal/crashes"
 	"github.com/swarmiji/swarmiji/consumer/internal/intake"
 	"github.com/swarmiji/swarmiji/consumer/internal/intx"
 	"github.com/swarmiji/swarmiji/consumer/internal/rates"
 	"github.com/swarmiji/swarmiji/consumer/internal/runs"
+	"github.com/swarmiji/swarmiji/consumer/internal/steer"
+	"github.com/swarmiji/swarmiji/consumer/internal/stores"
 	"github.com/swarmiji/swarmiji/consumer/internal/workflow"
 	"github.com/swarmiji/swarmiji/control"
 	"github.com/swarmiji/swarmiji/internal/gopool"
@@ -53,6 +55,10 @@ var (
 	ErrNotRunning = intake.ErrNotRunning
 	// ErrNoQueue is returned for a queue that this consumer does not consume.
 	ErrNoQueue = errors.New("swarmiji: consumer: no such queue")
+	// ErrQueueExists is returned by AddQueue for a queue that this consumer consumes already.
+	ErrQueueExists = errors.New("swarmiji: consumer: the queue is consumed already")
+	// ErrPolled is returned by RemoveQueue for a queue of a [Poll], whose workers it shares.
+	ErrPolled = errors.New("swarmiji: consumer: the queue belongs to a poll and cannot be removed")
 )
 
 // Consumer runs tasks. Register handlers, then call Run once. Handlers may also be registered while
@@ -63,6 +69,7 @@ type Consumer struct {
 	// codec.BindArgs, stored once: a method value allocates
 	bind       func(contentType string, data []byte, v any) error
 	successors *workflow.Config
+	stores     stores.Stores
 	databases  intx.Databases
 	gather     resultstore.Gatherer // nil: no gatherer
 	members    task.MembersFunc     // reads the members of groups for handlers; nil: no gatherer
@@ -77,24 +84,33 @@ type Consumer struct {
 	dequeued func(context.Context, *task.Request) error
 	enqueued func(ctx context.Context, queue string, e *task.Envelope) (after func(error), veto error)
 
-	stuck          *runs.Stuck // handlers that run beyond their hard time limit
-	exportsMetrics bool        // Config.Metrics is set, so its values are read
+	stuck          runs.Stuck // handlers that run beyond their hard time limit
+	exportsMetrics bool       // Config.Metrics is set, so its values are read
 
 	started  atomic.Bool
 	killed   chan struct{} // closed by Kill
 	kill     sync.Once
 	stopped  chan struct{} // closed by Stop
 	halt     sync.Once
-	commands *control.Server // nil: no commands are served
-	answers  *answers        // nil: without Config.Deferrals
+	commands *control.Server   // nil: no commands are served
+	answers  *answers.Receiver // nil: without Config.Deferrals
+	steer    *steer.Steer      // nil: without Config.Settings
+
+	// wanted are the queues of the program: those of Config, changed by AddQueue and RemoveQueue.
+	// queues are the ones that are consumed, or will be after Run: they also follow the settings.
+	wanted, queues runs.Named[QueueConfig]
 
 	// Set by Run.
 	work       context.Context // context of handlers; ends at the hard stop
 	stopWork   context.CancelCauseFunc
 	settle     context.Context // context of settlements; outlives work by KillGrace
 	stopSettle context.CancelFunc
-	settling   *gopool.Pool // goroutines that settle tasks, apart from the workers
-	workers    []*intake.Workers
+	settling   *gopool.Pool         // goroutines that settle tasks, apart from the workers
+	fetch      context.Context      // ends when fetching stops
+	failed     chan error           // receives the error that ends Run
+	changing   sync.Mutex           // held while queues are added or removed
+	loops      sync.WaitGroup       // goroutines that scale queues
+	asides     sync.Map             // queues of paused tasks that are emptied now
 	live       atomic.Pointer[live] // set while the consumer consumes
 	running    runs.Registry[*run]  // runs whose handler has not returned
 	reserved   runs.Set[*run]       // runs that wait after a worker received them
@@ -113,15 +129,22 @@ func New(c Config) (*Consumer, error) {
 	consumer := &Consumer{
 		cfg: c, codec: codec, bind: codec.BindArgs, gather: resultstore.GathererOf(c.Gatherer, c.Results), exportsMetrics: measured, killed: make(chan struct{}), stopped: make(chan struct{}), settling: gopool.New(),
 	}
+	consumer.stores = stores.Stores{Results: c.Results, Named: c.Stores, Warn: consumer.warnOnce}
 	consumer.successors = consumer.workflowConfig()
 	if consumer.gather != nil {
 		consumer.members = consumer.successors.Members
 	}
-	consumer.stuck = runs.NewStuck(slices.Collect(maps.Keys(c.Queues))...)
+	for name, q := range c.Queues {
+		consumer.wanted.Set(name, q)
+		consumer.queues.Set(name, q)
+	}
 	consumer.report, consumer.pid = consumer.newReport(), os.Getpid()
 	consumer.dequeued, consumer.enqueued = c.Hooks.Tasks.Dequeued(c.Logger), c.Hooks.Tasks.Enqueued(c.Logger)
 	if c.Deferrals != nil {
 		consumer.answers = newAnswers(consumer)
+	}
+	if err := consumer.newSteer(); err != nil {
+		return nil, err
 	}
 	if consumer.commands, err = newCommandServer(consumer); err != nil {
 		return nil, err
@@ -195,6 +218,7 @@ func (c *Consumer) Run(ctx context.Context) error {
 
 	fetch, stopFetch := context.WithCancel(ctx)
 	defer stopFetch()
+	c.fetch, c.failed = fetch, make(chan error, 1)
 	c.crashes = c.newCrashWatch(fetch)
 	watched := make(chan struct{})
 	go func() {
@@ -215,9 +239,9 @@ func (c *Consumer) Run(ctx context.Context) error {
 		if fetch.Err() != nil { // stopped while it waited
 			err = nil
 		}
-		return errors.Join(err, c.stop(nil))
+		return errors.Join(err, c.stop(nil, nil))
 	}
-	defer c.serveCommands(ctx)()
+	defer c.commands.Start(ctx)() // also while Run waits for the broker, and during a stop
 	unwatch, err := c.awaitServers(fetch)
 	defer unwatch()
 	if err != nil {
@@ -230,7 +254,7 @@ func (c *Consumer) Run(ctx context.Context) error {
 	queues, err := c.openQueues(fetch)
 	if err != nil {
 		c.beforeShutdown()
-		stop := c.stop(queues)
+		stop := c.stop(queues, nil)
 		if fetch.Err() != nil { // stopped while it waited for the broker
 			return stop
 		}
@@ -238,28 +262,26 @@ func (c *Consumer) Run(ctx context.Context) error {
 	}
 	c.logStart(queues)
 	c.report.Start()
-	failed := make(chan error, len(queues))
-	c.workers = workersOf(c, queues)
-	for _, t := range c.workers {
-		t.Prepare(fetch, failed)
-	}
+	workers := workersOf(c, queues)
 	defer c.watchLengths(fetch)()
-	stopAnswers, endAnswers := c.receiveAnswers(fetch, queues)
+	c.live.Store(&live{queues: queues, workers: workers})
+	stopAnswers, endAnswers := c.answers.Start(fetch, c.cfg.Revocations != nil)
 	defer endAnswers()
-	c.live.Store(&live{queues: queues})
-	for _, t := range c.workers { // from here on a handler may call Scale and Pause
+	for _, t := range workers { // from here on a handler may call Scale and Pause
 		t.Start()
 	}
-	defer c.autoscale(fetch, queues)()
+	c.autoscale(queues)
+	defer c.loops.Wait()
+	defer c.followSettings(fetch)()
 	select {
 	case <-fetch.Done():
-	case err = <-failed:
+	case err = <-c.failed:
 	}
 	stopFetch()
 	stopAnswers() // drain waits for the deferrals that were received
-	c.live.Store(nil)
+	last := c.endLive()
 	c.beforeShutdown()
-	return errors.Join(err, c.stop(queues))
+	return errors.Join(err, c.stop(last.queues, last.workers))
 }
 
 // Kill makes Run stop without waiting for running tasks, as for a second signal. It cancels the
@@ -272,11 +294,11 @@ func (c *Consumer) Kill() { c.kill.Do(func() { close(c.killed) }) }
 // once.
 func (c *Consumer) Stop() { c.halt.Do(func() { close(c.stopped) }) }
 
-// awaitServers waits until the broker answers and the list of revocations is loaded. It declares
-// the first queue by name and then returns the results of awaitRevocations. While the broker cannot
-// be reached, it waits; if ctx ends first, it returns the last error. It also returns an error if
-// the broker refuses the queue, except for [broker.ErrTooMany]: openQueues skips such a queue. Call
-// unwatch at the end, after an error as well; it is never nil.
+// awaitServers waits until the broker answers, the list of revocations is loaded and the settings
+// are read. It declares the first queue by name and then returns the results of awaitRevocations.
+// While the broker cannot be reached, it waits; if ctx ends first, it returns the last error. It
+// also returns an error if the broker refuses the queue, except for [broker.ErrTooMany]: openQueues
+// skips such a queue. Call unwatch at the end, after an error as well; it is never nil.
 //
 // The broker comes first because its refusal must end Run. The bus of the revocations is usually on
 // the same server, so the wait for the bus might hide that refusal.
@@ -284,12 +306,17 @@ func (c *Consumer) awaitServers(ctx context.Context) (unwatch func(), err error)
 	name := slices.Min(slices.Collect(maps.Keys(c.cfg.Queues)))
 	cfg := c.cfg.Queues[name]
 	// openQueues skips a queue with too many consumers
-	err = newQueue(ctx, c, name, name, &cfg).in.Declare(ctx)
+	err = newQueue(c, name, name, &cfg).in.Declare(ctx)
 	if err != nil && !errors.Is(err, broker.ErrTooMany) {
 		return func() {}, fmt.Errorf("swarmiji: consumer: queue %q: %w", name, err)
 	}
 	intx.Prepare(ctx, c.cfg.Broker, loadTimeout, append(slices.Collect(maps.Values(c.cfg.Stores)), c.cfg.Results)...)
-	return c.awaitRevocations(ctx)
+	forget, err := c.awaitRevocations(ctx)
+	if err != nil || c.steer == nil {
+		return forget, err
+	}
+	unfollow, err := c.steer.Load(ctx)
+	return func() { unfollow(); forget() }, err
 }
 
 // logStart logs the consumed queues and the tasks that have handlers, each list cut to maxNames
@@ -324,7 +351,8 @@ func (c *Consumer) openQueues(ctx context.Context) ([]*queue, error) {
 	var tooMany error
 	for _, name := range slices.Sorted(maps.Keys(c.cfg.Queues)) {
 		cfg := c.cfg.Queues[name]
-		q := newQueue(ctx, c, name, name, &cfg)
+		q := newQueue(c, name, name, &cfg)
+		q.applySettings()
 		err := q.in.Open(ctx)
 		if errors.Is(err, broker.ErrTooMany) {
 			q.log(slog.LevelError, "queue not consumed: the broker allows no more consumers", slog.Any("error", err))
@@ -349,10 +377,10 @@ func (c *Consumer) openQueues(ctx context.Context) ([]*queue, error) {
 // gives back tasks that have not started, also those that wait for their rate limit. It closes the
 // subscriptions of queues. It waits for running tasks as Run describes, and then tells the broker
 // that this node leaves. Returns the errors of closing and [ErrForced], joined.
-func (c *Consumer) stop(queues []*queue) error {
+func (c *Consumer) stop(queues []*queue, workers []*intake.Workers) error {
 	var closing sync.WaitGroup
 	errs := make([]error, len(queues)+1)
-	for _, t := range c.workers {
+	for _, t := range workers {
 		t.Stop()
 	}
 	c.rates.Close()
@@ -362,7 +390,7 @@ func (c *Consumer) stop(queues []*queue) error {
 	drained := make(chan struct{})
 	go func() {
 		closing.Wait() // closing may start settlements, for unreadable messages
-		for _, t := range c.workers {
+		for _, t := range workers {
 			t.Wait()
 		}
 		c.settling.Wait()
@@ -382,47 +410,22 @@ func (c *Consumer) stop(queues []*queue) error {
 // Returns [ErrForced] if handlers still ran after the first wait, or settlements after the second
 // one. Otherwise returns nil.
 func (c *Consumer) drain(drained chan struct{}) error {
-	soft := time.NewTimer(max(c.cfg.ShutdownTimeout, 0))
-	defer soft.Stop()
-	select {
-	case <-drained:
-		return nil
-	default:
+	d := runs.Drain{
+		Timeout: c.cfg.ShutdownTimeout, Grace: c.cfg.Tuning.KillGrace, Killed: c.killed, Running: c.running.Len, Settled: c.settling.Wait,
+		Cancel: func(n int) {
+			c.cfg.Logger.LogAttrs(c.work, slog.LevelWarn, "stopping without waiting for running tasks",
+				slog.String(middleware.LogNode, c.cfg.Report.NodeID), slog.Int("running", n))
+			c.stopWork(task.ErrShutdown)
+		},
+		Abandon: func() {
+			c.stopSettle()
+			c.releaseRunning()
+		},
 	}
-	select {
-	case <-drained:
-		return nil
-	case <-soft.C:
-	case <-c.killed:
-	}
-	n := c.running.Len()
-	c.cfg.Logger.LogAttrs(c.work, slog.LevelWarn, "stopping without waiting for running tasks",
-		slog.String(middleware.LogNode, c.cfg.Report.NodeID), slog.Int("running", n))
-	c.stopWork(task.ErrShutdown)
-	hard := time.NewTimer(c.cfg.Tuning.KillGrace)
-	defer hard.Stop()
-	select {
-	case <-drained:
-	case <-hard.C:
-		last := time.NewTimer(c.cfg.Tuning.KillGrace)
-		defer last.Stop()
-		c.stopSettle()
-		c.releaseRunning()
-		settled := make(chan struct{})
-		go func() {
-			c.settling.Wait()
-			close(settled)
-		}()
-		select { // interrupted settlements give their tasks back
-		case <-settled:
-		case <-last.C:
-		}
+	if n, forced := d.Wait(drained); forced {
 		return fmt.Errorf("%w: %d were running", ErrForced, n)
 	}
-	if n == 0 {
-		return nil // only settlements were left, and they have ended
-	}
-	return fmt.Errorf("%w: %d were running", ErrForced, n)
+	return nil
 }
 
 // releaseRunning gives back the tasks whose handlers ignore their ended context, all at once, and

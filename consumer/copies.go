@@ -52,9 +52,9 @@ func (r *run) dropIfOtherCopy() bool {
 	case err == nil && first:
 		return false
 	case err == nil:
-		c.settling.Go(r.dropCopy)
+		r.queue.settling.Go(r.dropCopy)
 	default:
-		c.settling.Go(r.retryCopyCheck)
+		r.queue.settling.Go(r.retryCopyCheck)
 	}
 	return true
 }

@@ -9,9 +9,10 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/consumer/internal/answers"
+	"github.com/swarmiji/swarmiji/consumer/internal/steps"
 	"github.com/swarmiji/swarmiji/deferral"
 	"github.com/swarmiji/swarmiji/internal/wire"
-	"github.com/swarmiji/swarmiji/serializer"
 	"github.com/swarmiji/swarmiji/task"
 )
 
@@ -26,28 +27,11 @@ import (
 //
 // A message that is delivered again after step 1 is only acknowledged.
 
-// deferredTask is the part of a run that its deferral stores as JSON. Consumers of other versions
-// read it.
-type deferredTask struct {
-	Task task.ID `json:"task"`
-	// with the generation of the message, the run's fencing token
-	Deliveries int `json:"deliveries"`
-	// milliseconds since 1970, as the times below
-	Received int64 `json:"receivedMillis"`
-	Started  int64 `json:"startedMillis"` // start of the handler
-	// end of the handler; 0: it had not returned
-	Ended int64 `json:"endedMillis,omitzero"`
-	// acknowledged before its start, so the broker does not run it again
-	AtMostOnce bool              `json:"atMostOnce,omitzero"`
-	Onward     map[string]string `json:"onward,omitempty"`
-	Message    wire.Kept         `json:"message"`
-}
-
 // attempt returns the description of this run that its deferral stores: names, generation, and the
 // message and times so far as JSON. Returns an error if these cannot be encoded.
 func (r *run) attempt() (deferral.Attempt, error) {
 	req := &r.request
-	kept := deferredTask{
+	kept := answers.Kept{
 		Task: req.ID, Deliveries: req.Deliveries, Received: req.Received.UnixMilli(), Started: req.StartedAt.UnixMilli(), AtMostOnce: r.acked.Load(),
 		Onward: req.Onward, Message: wire.Kept{Message: r.message},
 	}
@@ -77,7 +61,7 @@ func (r *run) Expect(ctx context.Context, key string) error {
 		return err
 	}
 	r.expects.Store(true)
-	err = r.queue.c.answers.store.Reserve(ctx, a, key)
+	err = r.queue.c.cfg.Deferrals.Reserve(ctx, a, key)
 	if errors.Is(err, deferral.ErrStale) {
 		r.stale.Store(true)
 	}
@@ -94,19 +78,19 @@ func (r *run) Expect(ctx context.Context, key string) error {
 // If the store fails, it logs that and returns false. The task then runs again, and Expect or Defer
 // finds the earlier attempt.
 func (r *run) discardIfDeferred() bool {
-	a := r.queue.c.answers
-	if a == nil {
+	store := r.queue.c.cfg.Deferrals
+	if store == nil {
 		return false
 	}
 	ctx, cancel := context.WithTimeout(r.queue.c.settle, loadTimeout)
 	defer cancel()
-	is, err := a.store.Overtaken(ctx, deferral.Attempt{Queue: r.queue.name, Name: r.request.Name, Task: r.request.ID, Generation: r.request.Generation})
+	is, err := store.Overtaken(ctx, deferral.Attempt{Queue: r.queue.name, Name: r.request.Name, Task: r.request.ID, Generation: r.request.Generation})
 	if err != nil {
 		r.log(slog.LevelWarn, "checking whether a redelivered task is deferred failed; it runs again", slog.Any("error", err))
 		return false
 	}
 	if is {
-		r.queue.c.settling.Go(r.discard)
+		r.queue.settling.Go(r.discard)
 	}
 	return is
 }
@@ -130,8 +114,8 @@ func (r *run) dropExpected() {
 	defer cancel()
 	a, err := r.attempt()
 	if err == nil {
-		drop := func(ctx context.Context) error { return r.queue.c.answers.store.Drop(ctx, a) }
-		err = repeat(ctx, r.lost(), drop, func(error) {})
+		drop := func(ctx context.Context) error { return r.queue.c.cfg.Deferrals.Drop(ctx, a) }
+		err = steps.Repeat(ctx, r.lost(), drop, func(error) {})
 	}
 	if err != nil && !broker.Gone(err) {
 		r.log(slog.LevelWarn, "deleting the expected answer of a task failed; its key stays reserved", slog.Any("error", err))
@@ -181,7 +165,7 @@ func (q *queue) closeExpected(ctx context.Context, r *run, v verdict) (settled b
 	}
 	answered, stale := false, false
 	conclude := func(ctx context.Context) (err error) {
-		if answered, err = q.c.answers.store.DropUnanswered(ctx, a); errors.Is(err, deferral.ErrStale) {
+		if answered, err = q.c.cfg.Deferrals.DropUnanswered(ctx, a); errors.Is(err, deferral.ErrStale) {
 			stale, err = true, nil
 		}
 		return err
@@ -212,7 +196,7 @@ func (q *queue) closeExpected(ctx context.Context, r *run, v verdict) (settled b
 func (r *run) tryClose(conclude func(context.Context) error) bool {
 	ctx, cancel := context.WithTimeout(r.queue.c.settle, loadTimeout)
 	defer cancel()
-	err := repeat(ctx, r.lost(), conclude, func(error) {})
+	err := steps.Repeat(ctx, r.lost(), conclude, func(error) {})
 	if err != nil && !broker.Gone(err) {
 		r.log(slog.LevelWarn, "checking for an accepted answer failed", slog.Any("error", err))
 	}
@@ -234,11 +218,11 @@ func (q *queue) settleDeferred(ctx context.Context, r *run, v verdict) {
 		if refused != nil {
 			return nil //nolint:nilerr // dealt with below: repeating does not mend it
 		}
-		status, err = q.c.answers.store.Defer(ctx, a, v.await.Key, v.await.Timeout.Or(task.DefaultAnswerWithin))
+		status, err = q.c.cfg.Deferrals.Defer(ctx, a, v.await.Key, v.await.Timeout.Or(task.DefaultAnswerWithin))
 		switch {
 		case errors.Is(err, deferral.ErrStale):
 			r.discard()
-			return errDone
+			return steps.ErrDone
 		case errors.Is(err, deferral.ErrRefused):
 			refused, err = err, nil
 		}
@@ -284,21 +268,14 @@ func (q *queue) finishDeferred(ctx context.Context, r *run, v verdict, answered 
 }
 
 // restore returns the run of a received deferral, made from the message and the times that it
-// stores. It sets a.message, a.deliveries, a.atMostOnce and a.handlerTime from them. The answer of
-// the deferral settles the run; no handler runs. Returns an error if the stored state or message
-// cannot be read, and [serializer.ErrMalformed] if the state has no message.
-func (q *queue) restore(a *answer) (*run, error) {
-	var kept deferredTask
-	if err := json.Unmarshal(a.claim.Attempt().State, &kept); err != nil {
+// stores. It stores them in a, too. The answer of the deferral settles the run; no handler runs.
+// Returns an error if the stored state or message cannot be read.
+func (q *queue) restore(a *answers.Claim) (*run, error) {
+	kept, err := answers.Read(a.Deferral.Attempt().State)
+	if err != nil {
 		return nil, err
 	}
-	if kept.Message.Message == nil {
-		return nil, fmt.Errorf("%w: a deferral without a message", serializer.ErrMalformed)
-	}
-	a.message, a.deliveries = kept.Message.Message, kept.Deliveries
-	if a.message.ID == "" { // the message of a foreign writer: it got its id when it was received
-		a.message.ID = string(kept.Task)
-	}
+	a.Stored, a.Delivered = kept.Message.Message, kept.Deliveries
 	r, err := q.read(a, 0)
 	if err != nil {
 		return nil, err
@@ -309,11 +286,11 @@ func (q *queue) restore(a *answer) (*run, error) {
 		r.request.Envelope = &e
 	}
 	r.answer, r.ended = a, time.Now()
-	a.atMostOnce = kept.AtMostOnce
+	a.AtMostOnce = kept.AtMostOnce
 	req := &r.request
 	req.Onward, req.Received, req.StartedAt = kept.Onward, time.UnixMilli(kept.Received), time.UnixMilli(kept.Started)
 	if kept.Ended != 0 {
-		a.handlerTime = max(time.UnixMilli(kept.Ended).Sub(req.StartedAt), 0)
+		a.Runtime = max(time.UnixMilli(kept.Ended).Sub(req.StartedAt), 0)
 	}
 	return r, nil
 }

@@ -54,7 +54,8 @@ func (q *queue) start(r *run) {
 // back, if one of these holds:
 //
 //   - The queue is paused, the consumer stops, or the broker has taken the task back.
-//   - The task is or may be revoked (settleIfRevoked), or Config.Admit refuses it.
+//   - The task is or may be revoked (settleIfRevoked), its name is paused (moveIfPaused), or
+//     Config.Admit refuses it.
 //   - begin refuses the start.
 func (q *queue) perform(r *run) {
 	c := q.c
@@ -71,7 +72,7 @@ func (q *queue) perform(r *run) {
 		r.giveBackUnstarted()
 		return
 	}
-	if r.settleIfRevoked() || !r.admit() {
+	if r.settleIfRevoked() || r.moveIfPaused() || !r.admit() {
 		c.running.Remove(r, r.worker)
 		return
 	}
@@ -79,7 +80,7 @@ func (q *queue) perform(r *run) {
 		r.releaseAdmissions()
 		c.running.Remove(r, r.worker)
 		if later != nil {
-			c.settling.Go(later)
+			q.settling.Go(later)
 		}
 		return
 	}
@@ -107,8 +108,8 @@ func (q *queue) perform(r *run) {
 func (q *queue) begin(r *run) (start bool, later func()) {
 	c := q.c
 	if !r.idempotent() {
-		c.settling.Hold()
-		defer c.settling.Release()
+		q.settling.Hold()
+		defer q.settling.Release()
 		if c.settle.Err() != nil { // the stop may wait no longer
 			r.giveBackUnstarted()
 			return false, nil
@@ -120,7 +121,7 @@ func (q *queue) begin(r *run) (start bool, later func()) {
 	r.request.StartedAt = time.Now()
 	r.started.Store(true)
 	if r.acked.Load() && c.settle.Err() != nil { // releaseRunning may have looked before
-		c.settling.Go(r.settleUncertain)
+		q.settling.Go(r.settleUncertain)
 		return false, nil
 	}
 	return true, nil
@@ -152,8 +153,8 @@ func (r *run) commitStart() (start bool, later func()) {
 // admissions and calls conclude, also if a release calls runtime.Goexit. result and err decide the
 // settlement. A stop waits for finish.
 func (q *queue) finish(r *run, result any, err error) {
-	q.c.settling.Hold() // a stop waits from here on: after running.End it does not find this run
-	defer q.c.settling.Release()
+	q.settling.Hold() // a stop waits from here on: after running.End it does not find this run
+	defer q.settling.Release()
 	r.ended = time.Now()
 	r.returned.Store(true)
 	r.endProgress()
@@ -178,10 +179,14 @@ func (q *queue) conclude(r *run, result any, err error) {
 		q.c.crashes.Clear(q.c.settle, crashRun{r})
 	}
 	if end := r.inTx.Close(); end != nil {
-		q.c.settling.Go(func() { q.settleAfterTx(r, end, result, err) })
+		r.countForBreakers(err == nil, err)
+		q.settling.Go(func() { q.settleAfterTx(r, end, result, err) })
 		return
 	}
 	v := r.applyRevocation(r.judge(result, err), err)
+	if v.kind == succeeded || v.kind == failed || v.kind == retry {
+		r.countForBreakers(v.kind == succeeded, v.err)
+	}
 	if r.settlesByAck(v) {
 		q.settle(r, v)
 		return
@@ -189,10 +194,10 @@ func (q *queue) conclude(r *run, result any, err error) {
 	q.settleAsync(r, v)
 }
 
-// settleAsync settles the task by v on a goroutine of c.settling. The prefetch limits the number of
+// settleAsync settles the task by v on a goroutine of q.settling. The prefetch limits the number of
 // these goroutines, since an unsettled task still counts as held.
 func (q *queue) settleAsync(r *run, v verdict) {
-	q.c.settling.Go(func() { q.settle(r, v) })
+	q.settling.Go(func() { q.settle(r, v) })
 }
 
 // lost returns a channel that is closed when the broker takes the task back. It returns nil for an

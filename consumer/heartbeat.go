@@ -1,9 +1,6 @@
 package consumer
 
 import (
-	"maps"
-	"slices"
-
 	"github.com/swarmiji/swarmiji/events"
 	"github.com/swarmiji/swarmiji/internal/report"
 )
@@ -12,12 +9,11 @@ import (
 // Config.Events. It starts nothing.
 func (c *Consumer) newReport() *report.Reporter {
 	m := c.cfg.Metrics
-	queues := slices.Sorted(maps.Keys(c.cfg.Queues))
 	return report.New(report.Config{
 		Bus: c.cfg.Events, Report: c.cfg.Report, Role: events.RoleConsumer,
 		Counts: func() report.Counts {
 			return report.Counts{
-				Active: c.running.Len(), Reserved: c.waiting(), Stuck: int(c.stuck.Total()), Processed: c.running.Ended(), Queues: queues,
+				Active: c.running.Len(), Reserved: c.waiting(), Stuck: int(c.stuck.Total()), Processed: c.running.Ended(), Queues: c.queues.Names(),
 			}
 		},
 		Lost:     m.Dropped.Inc,

@@ -2,10 +2,9 @@ package consumer
 
 import (
 	"context"
-	"fmt"
 	"time"
 
-	"github.com/swarmiji/swarmiji/internal/guard"
+	"github.com/swarmiji/swarmiji/consumer/internal/steps"
 	"github.com/swarmiji/swarmiji/middleware"
 	"github.com/swarmiji/swarmiji/task"
 )
@@ -36,22 +35,13 @@ type Hooks struct {
 	AfterResume  func(ctx context.Context, queues []string, err error)
 }
 
-// callVetoHook calls hook. It returns nil if hook returns nil. Otherwise it returns the error or
-// the panic of hook, with what, the name of the prevented action.
-func callVetoHook(what string, hook func() error) error {
-	if err := guard.Call(hook); err != nil {
-		return fmt.Errorf("swarmiji: consumer: hook before %s: %w", what, err)
-	}
-	return nil
-}
-
 // beforeStart calls Hooks.BeforeStart, if it is set, and waits for it. It returns the error or the
 // panic of the hook.
 func (c *Consumer) beforeStart(ctx context.Context) error {
 	if c.cfg.Hooks.BeforeStart == nil {
 		return nil
 	}
-	return callVetoHook("start", func() error { return c.cfg.Hooks.BeforeStart(ctx) })
+	return steps.Veto("start", func() error { return c.cfg.Hooks.BeforeStart(ctx) })
 }
 
 // beforeShutdown calls Hooks.BeforeShutdown, if it is set, and waits for it. Its context ends after
@@ -92,7 +82,7 @@ func (c *Consumer) withHooks(
 		return err
 	}
 	if before != nil {
-		if err := callVetoHook(what, func() error { return before(c.work, queues) }); err != nil {
+		if err := steps.Veto(what, func() error { return before(c.work, queues) }); err != nil {
 			return err
 		}
 	}

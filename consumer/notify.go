@@ -171,7 +171,7 @@ func (r *run) times(now time.Time) (runtime, pool time.Duration) {
 	switch {
 	// the wait for the answer counts neither for the handler nor for the consumer
 	case r.answer != nil:
-		return r.answer.handlerTime, r.answer.handlerTime
+		return r.answer.Runtime, r.answer.Runtime
 	case r.request.StartedAt.IsZero():
 		return 0, 0
 	}

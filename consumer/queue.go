@@ -9,6 +9,7 @@ import (
 	"github.com/swarmiji/swarmiji/consumer/internal/intake"
 	"github.com/swarmiji/swarmiji/consumer/internal/rates"
 	"github.com/swarmiji/swarmiji/consumer/internal/runs"
+	"github.com/swarmiji/swarmiji/internal/gopool"
 	"github.com/swarmiji/swarmiji/middleware"
 	"github.com/swarmiji/swarmiji/task"
 )
@@ -21,10 +22,13 @@ type queue struct {
 	cfg    QueueConfig
 	meta   task.Metadata // metadata of this process: Config.Defaults overlaid by QueueConfig.Meta
 
-	in      *intake.Queue   // its subscription
-	workers *intake.Workers // they run its tasks
-	leases  runs.Leases
-	fetch   context.Context // ends when fetching stops
+	in       *intake.Queue   // its subscription
+	workers  *intake.Workers // they run its tasks
+	polled   bool            // they also run the tasks of other queues
+	leases   runs.Leases
+	fetch    context.Context    // ends when fetching stops, or the consumer leaves the queue
+	endFetch context.CancelFunc // leaves the queue
+	settling *gopool.Pool       // goroutines that settle its tasks: a part of those of the consumer
 
 	rateQueue rates.Queue // the queue as the rate limiter knows it
 	// slots of tasks that are acknowledged before their start; as many as the prefetch
@@ -34,16 +38,22 @@ type queue struct {
 }
 
 // newQueue returns a queue that is not subscribed yet and has no workers. name is the name in
-// tasks, source the name of the queue to subscribe to. Its fetching ends with fetch. It has as many
-// early and late slots as its prefetch, see queueTasks.Resized.
-func newQueue(fetch context.Context, c *Consumer, name, source string, cfg *QueueConfig) *queue {
-	q := &queue{fetch: fetch, c: c, name: name, source: source, cfg: *cfg, meta: task.Merge(c.cfg.Defaults, cfg.Meta)}
+// tasks, source the name of the queue to subscribe to. Its fetching ends with c.fetch. It has as
+// many early and late slots as its prefetch, see queueTasks.Resized.
+func newQueue(c *Consumer, name, source string, cfg *QueueConfig) *queue {
+	q := &queue{c: c, name: name, source: source, cfg: *cfg, meta: task.Merge(c.cfg.Defaults, cfg.Meta), settling: c.settling.Part()}
 	q.rateQueue = q.newRateQueue()
-	q.in = intake.NewQueue(fetch, &intake.Config{
-		Broker: c.cfg.Broker, Queue: broker.Queue{Name: source, Levels: cfg.Levels}, Lease: cfg.Lease, Prefetch: q.cfg.prefetch, Tasks: queueTasks{q},
-		Go: c.settling.Go, Log: q.log,
-	}, cfg.Workers)
+	q.open(queueTasks{q})
 	return q
+}
+
+// open sets the subscription of the queue, which is not open yet. tasks handles its messages.
+func (q *queue) open(tasks intake.Tasks) {
+	q.fetch, q.endFetch = context.WithCancel(q.c.fetch)
+	q.in = intake.NewQueue(q.fetch, &intake.Config{
+		Broker: q.c.cfg.Broker, Queue: broker.Queue{Name: q.source, Levels: q.cfg.Levels}, Lease: q.cfg.Lease, Prefetch: q.cfg.prefetch, Tasks: tasks,
+		Go: q.settling.Go, Log: q.log,
+	}, q.cfg.Workers)
 }
 
 // giveBackTimeout limits the time to give back tasks that have not started.
@@ -81,7 +91,7 @@ func (q queueTasks) GiveBack(ctx context.Context, d broker.Delivery) {
 		return
 	}
 	if err := r.giveBack(ctx); err != nil && !broker.Gone(err) {
-		q.c.settling.Go(r.ensureGivenBack)
+		q.settling.Go(r.ensureGivenBack)
 	}
 }
 
@@ -103,74 +113,11 @@ func (q queueTasks) GiveBackWaiting() { q.c.rates.GiveBack(&q.rateQueue) }
 
 // AcceptsChanged tells the receiver of deferrals which queues are paused now: it receives no
 // deferrals of these. Without Config.Deferrals it does nothing. It takes the receiver's lock.
-func (q queueTasks) AcceptsChanged() { q.c.answers.updateQueues() }
+func (q queueTasks) AcceptsChanged() { q.c.answers.UpdateQueues() }
 
 // Resized sets the number of early and late slots to n, the new prefetch. New slots go to waiting
 // tasks.
 func (q queueTasks) Resized(n int) {
 	q.earlySlots.Resize(int64(n))
 	q.lateSlots.Resize(int64(n))
-}
-
-// live holds the queues of a consuming consumer.
-type live struct{ queues []*queue }
-
-// consuming returns the queues of the consumer. Returns [ErrNotRunning] if it does not consume.
-func (c *Consumer) consuming() (*live, error) {
-	if l := c.live.Load(); l != nil {
-		return l, nil
-	}
-	return nil, ErrNotRunning
-}
-
-// find returns the open queue with this name, or nil if the consumer does not consume it. It never
-// returns a side queue of an older version.
-func (l *live) find(name string) *queue {
-	for _, q := range l.queues {
-		if q.name == name && !q.side() {
-			return q
-		}
-	}
-	return nil
-}
-
-// workersOf returns the workers of the queues: one set for each Poll and one for each other queue.
-// The workers do not run yet. Later they fetch nothing while too many handlers are stuck. It sets
-// q.workers of all queues. Queues of a Poll that are not open are left out, and so is a Poll
-// without open queues.
-func workersOf(c *Consumer, queues []*queue) []*intake.Workers {
-	byName := make(map[string]*queue, len(queues))
-	for _, q := range queues {
-		byName[q.source] = q
-	}
-	var all []*intake.Workers
-	add := func(cfg intake.WorkersConfig, queues ...*queue) {
-		cfg.Overloaded = c.tooManyStuck(queues)
-		in := make([]*intake.Queue, len(queues))
-		for i, q := range queues {
-			in[i] = q.in
-		}
-		t := intake.NewWorkers(cfg, in...)
-		for _, q := range queues {
-			q.workers = t
-		}
-		all = append(all, t)
-	}
-	for _, p := range c.cfg.Polls {
-		var polled []*queue
-		for _, name := range p.Queues {
-			if q := byName[name]; q != nil { // nil: the broker allowed no consumer for it
-				polled = append(polled, q)
-			}
-		}
-		if len(polled) > 0 {
-			add(intake.WorkersConfig{Workers: p.Workers, Order: &intake.Order{Interval: p.Interval, Share: p.Share}}, polled...)
-		}
-	}
-	for _, q := range queues {
-		if q.workers == nil {
-			add(intake.WorkersConfig{Workers: q.cfg.Workers}, q)
-		}
-	}
-	return all
 }

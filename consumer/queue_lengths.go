@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"maps"
-	"slices"
 
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/capability"
@@ -25,7 +23,7 @@ func (c *Consumer) watchLengths(ctx context.Context) (stop func()) {
 	if !c.exportsMetrics || !ok || c.cfg.Tuning.QueueLook < 0 {
 		return func() {}
 	}
-	l := intake.Lengths{Broker: inspector, Queues: slices.Collect(maps.Keys(c.cfg.Queues)), Every: c.cfg.Tuning.QueueLook}
+	l := intake.Lengths{Broker: inspector, Queues: c.queues.Names, Every: c.cfg.Tuning.QueueLook}
 	l.Read = func(name string, s broker.Stats, err error) {
 		if err == nil {
 			c.cfg.Metrics.SetQueue(name, s.Ready, s.Delayed, s.Dead)

@@ -75,7 +75,7 @@ func (r rateRun) Lost() bool { return r.isLost() }
 // Start starts the task on another goroutine, see [queue.start], and returns at once. If the task
 // has expired while it waited, it is settled as expired instead.
 func (r rateRun) Start() {
-	r.queue.c.settling.Go(func() {
+	r.queue.settling.Go(func() {
 		if at, ok := r.request.Effective.Expires.Get(); ok && !at.IsZero() && time.Now().After(at) {
 			r.queue.settle(r.run, verdict{kind: expired, err: task.ErrExpired})
 			return
@@ -88,7 +88,7 @@ func (r rateRun) Start() {
 // goroutine. It marks the copy as put back by the rate limiter. After a success it counts the task
 // as snoozed; see [run.replace] for the failures.
 func (r rateRun) PutBack(at time.Time) {
-	r.queue.c.settling.Go(func() {
+	r.queue.settling.Go(func() {
 		next := r.next()
 		next.RateLimited = true
 		if r.replace(r.queue.source, next, next.SetNotBefore(at), "wait for its rate") {

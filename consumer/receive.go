@@ -9,12 +9,12 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/consumer/internal/answers"
 	"github.com/swarmiji/swarmiji/consumer/internal/crashes"
 	"github.com/swarmiji/swarmiji/consumer/internal/intx"
 	"github.com/swarmiji/swarmiji/consumer/internal/runs"
+	"github.com/swarmiji/swarmiji/consumer/internal/steps"
 	"github.com/swarmiji/swarmiji/consumer/internal/workflow"
 	"github.com/swarmiji/swarmiji/internal/progress"
 	"github.com/swarmiji/swarmiji/internal/utf"
@@ -50,10 +50,10 @@ type run struct {
 	notStartedBefore bool
 	hasEarlySlot     atomic.Bool // it holds one of q.earlySlots
 
-	answer  *answer     // the deferral that this run settles; nil: a message of the broker
-	expects atomic.Bool // its handler has called task.Expect
-	stale   atomic.Bool // another delivery has settled or deferred the task: ignore this one
-	inTx    intx.State  // its handler may settle it in a transaction
+	answer  *answers.Claim // the deferral that this run settles; nil: a message of the broker
+	expects atomic.Bool    // its handler has called task.Expect
+	stale   atomic.Bool    // another delivery has settled or deferred the task: ignore this one
+	inTx    intx.State     // its handler may settle it in a transaction
 
 	// Progress of the run. A stop that leaves a handler behind reads these fields from another
 	// goroutine.
@@ -103,6 +103,7 @@ func (q *queue) handle(d broker.Delivery, worker int) {
 //   - An earlier delivery of an at-most-once task may have started it: see settleIfStarted.
 //   - It is revoked, expired, or vetoed by a dequeue hook (settled like an error of the handler).
 //   - The revocations cannot be read, or the task comes too early: a later copy replaces it.
+//   - Tasks of this name are paused: see moveIfPaused.
 //   - The task has no handler here: it is delayed, see park.
 //
 // It may block until the handler has returned.
@@ -115,6 +116,7 @@ func (q *queue) startOrSettle(r *run) {
 		q.settleAsync(r, verdict{kind: expired, err: task.ErrExpired})
 	case r.premature(): // before the veto, whose delay may be shorter; the hook is asked again later
 		r.delayUntilDue()
+	case r.moveIfPaused():
 	case r.veto != nil:
 		q.settleAsync(r, r.judge(nil, r.veto))
 	case r.handler == nil:
@@ -126,7 +128,7 @@ func (q *queue) startOrSettle(r *run) {
 
 // read decodes a delivery and returns a run with the merged metadata, the handler (nil if none is
 // registered) and the request. It begins the new life of a requeued task, see life.go. A message
-// without a task name gets QueueConfig.Task, one without an id that of foreignID. It counts a
+// without a task name gets QueueConfig.Task, one without an id that of steps.ForeignID. It counts a
 // malformed reply address, logs it once and ignores it. worker is the receiver's index, or 0.
 //
 // Returns an error if the message is malformed, cannot be opened, or has no valid task name. It
@@ -154,7 +156,7 @@ func (q *queue) read(d broker.Delivery, worker int) (*run, error) {
 		return nil, fmt.Errorf("%w: %w", serializer.ErrMalformed, err)
 	}
 	if e.ID == "" {
-		if e.ID, err = foreignID(m); err != nil {
+		if e.ID, err = steps.ForeignID(m); err != nil {
 			return nil, err
 		}
 	}
@@ -206,19 +208,6 @@ func (q *queue) decode(m *broker.Message) (e *task.Envelope, f serializer.Format
 	return e, f, false, err
 }
 
-// foreignID returns the id of a task whose envelope has no id: the id of its message if that is a
-// valid task id, else a new one. Returns an error if no new one can be made.
-func foreignID(m *broker.Message) (task.ID, error) {
-	if id := task.ID(m.ID); id.Check() == nil {
-		return id, nil
-	}
-	id, err := uuid.NewV7()
-	if err != nil {
-		return "", fmt.Errorf("swarmiji: make an id: %w", err)
-	}
-	return task.ID(id.String()), nil
-}
-
 // noAccessDelay is the time after which a message is delivered again for which this user lacks a
 // permission: to acknowledge it early, or to dead-letter it.
 const noAccessDelay = time.Minute
@@ -234,18 +223,18 @@ func (q *queue) deadLetterUnreadable(d broker.Delivery, cause error) {
 	m := d.Message()
 	q.log(slog.LevelError, "the message cannot be decoded and is dead-lettered",
 		slog.String(middleware.LogTaskID, utf.Cut(m.ID, 128)), slog.Any("error", cause))
-	q.c.settling.Go(func() {
+	q.settling.Go(func() {
 		ctx, cancel := q.untilStop()
 		defer cancel()
 		deadLetter := func(ctx context.Context) error {
 			err := d.DeadLetter(ctx, broker.Dead{Reason: cause.Error(), Unreadable: true})
 			// let other messages pass; this one comes again
 			if workflow.Permanent(err) || errors.Is(err, broker.ErrUnsupported) || errors.Is(err, broker.ErrAccess) {
-				return errors.Join(errDone, d.Release(ctx, noAccessDelay))
+				return errors.Join(steps.ErrDone, d.Release(ctx, noAccessDelay))
 			}
 			return err
 		}
-		if err := repeat(ctx, d.Lost(), deadLetter, func(err error) {
+		if err := steps.Repeat(ctx, d.Lost(), deadLetter, func(err error) {
 			q.log(slog.LevelWarn, "dead-lettering failed; it is repeated", slog.Any("error", err))
 		}); err != nil {
 			return // the broker has the message back, or the consumer stops
@@ -280,7 +269,7 @@ func (r *run) premature() bool {
 // for the broker.
 func (r *run) delayUntilDue() {
 	at := r.request.Effective.NotBefore.Or(time.Time{})
-	r.queue.c.settling.Go(func() {
+	r.queue.settling.Go(func() {
 		if time.Until(at) <= clockSkew {
 			r.waitHere(at)
 			at = time.Time{}
@@ -294,19 +283,19 @@ func (r *run) delayUntilDue() {
 // the consumer stops.
 func (r *run) giveBackUnstarted() {
 	r.releaseEarlySlot()
-	r.queue.c.settling.Go(r.ensureGivenBack)
+	r.queue.settling.Go(r.ensureGivenBack)
 }
 
 // giveBack returns the task to its queue without counting an attempt, and clears the note of its
 // start. It tries once, counts a success as released, and returns the error of the broker. Where
 // the broker can, the task keeps its position at the front. For a task that was acknowledged before
-// its start it does nothing and returns nil. A deferral is only released for answerRetryDelay.
+// its start it does nothing and returns nil. A deferral is only released for answers.RetryDelay.
 func (r *run) giveBack(ctx context.Context) error {
 	switch {
 	case r.acked.Load():
 		return nil
 	case r.answer != nil:
-		return r.delivery.Release(ctx, answerRetryDelay)
+		return r.delivery.Release(ctx, answers.RetryDelay)
 	}
 	r.queue.c.crashes.Clear(ctx, crashRun{r})
 	err := r.delivery.Release(ctx, 0)
@@ -336,7 +325,7 @@ func (r *run) park() {
 	q.c.cfg.Metrics.Parked.Inc(1)
 	r.log(slog.LevelWarn, "no handler is registered; the task is delayed", slog.Duration("delay", delay))
 	why := fmt.Errorf("parked (%d of %d): %w", e.Parked, q.c.cfg.Tuning.UnknownRetries, r.unknown())
-	q.c.settling.Go(func() {
+	q.settling.Go(func() {
 		if r.saveParked(why) && r.replace(q.source, e, at, "park") {
 			r.notifyFailed(verdict{err: why}, true)
 		}

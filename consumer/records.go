@@ -4,41 +4,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"time"
 
+	"github.com/swarmiji/swarmiji/consumer/internal/steps"
 	"github.com/swarmiji/swarmiji/consumer/internal/workflow"
-	"github.com/swarmiji/swarmiji/internal/utf"
 	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/task"
 )
 
 // store returns the result store of the task by its merged metadata, or nil if its result is not
-// kept, see storeOf.
+// kept, see [stores.Stores.Of].
 func (r *run) store() resultstore.ResultStore {
-	return r.queue.c.storeOf(r.request.Effective, r.request.ReplyTo)
-}
-
-// storeOf returns the result store for tasks with this metadata: the named one of Config.Stores,
-// else Config.Results. Returns nil if the metadata ignore the result, or if that store is not
-// configured. The latter is logged once; for Config.Results only if replyTo says that a submitter
-// waits.
-func (c *Consumer) storeOf(meta *task.Metadata, replyTo string) resultstore.ResultStore {
-	if meta.IgnoreResult.Or(false) {
-		return nil
-	}
-	if name := meta.ResultStore.Or(""); name != "" {
-		if s, ok := c.cfg.Stores[name]; ok {
-			return s
-		}
-		c.warnOnce("store", "results are dropped: the tasks' metadata name a store that Config.Stores does not contain",
-			slog.String("store", utf.Cut(name, 64)))
-		return nil
-	}
-	if c.cfg.Results == nil && replyTo != "" {
-		c.warnOnce("results", "results are dropped although submitters wait for them: Config.Results is not set")
-	}
-	return c.cfg.Results
+	return r.queue.c.stores.Of(r.request.Effective, r.request.ReplyTo)
 }
 
 // record returns the record of the task with the given state, verdict and time of its end. It
@@ -155,7 +132,7 @@ func (r *run) save(ctx context.Context, state task.State, v verdict) (verdict, b
 //   - errReopened, after it has replaced a failure of an earlier life (before a requeue, see
 //     life.go). The caller saves again.
 //   - [workflow.ErrUnsendable], if the record cannot be opened.
-//   - errDone, if the task continues in another message. It has then acknowledged this message.
+//   - steps.ErrDone, if the task continues in another message. It has acknowledged this message.
 //   - errors of the store and of the acknowledgement.
 func (r *run) resolveStale(ctx context.Context, store resultstore.ResultStore, v *verdict) error {
 	rec, err := r.load(ctx, store)
@@ -180,5 +157,5 @@ func (r *run) resolveStale(ctx context.Context, store resultstore.ResultStore, v
 			return err
 		}
 	}
-	return errDone
+	return steps.ErrDone
 }

@@ -62,7 +62,7 @@ func (r *run) settleIfRecorded() bool {
 	rec, err := r.load(ctx, store)
 	switch {
 	case err == nil && r.isSuperseded(&rec):
-		r.queue.c.settling.Go(r.dropCopy)
+		r.queue.settling.Go(r.dropCopy)
 		return true
 	case err == nil && rec.State.Terminal() && !r.isEarlierLife(&rec):
 		r.queue.settleAsync(r, verdictOfRecord(&rec))
@@ -70,7 +70,7 @@ func (r *run) settleIfRecorded() bool {
 	case err == nil, errors.Is(err, resultstore.ErrNotFound), errors.Is(err, resultstore.ErrMalformed):
 		return false
 	}
-	r.queue.c.settling.Go(func() { r.retryLookup(store) })
+	r.queue.settling.Go(func() { r.retryLookup(store) })
 	return true
 }
 

@@ -33,7 +33,7 @@ func (c *Consumer) awaitRevocations(ctx context.Context) (unwatch func(), err er
 	}
 	unwatch = list.Watch(func(v revoke.Revocation) {
 		c.terminate(v)
-		c.answers.addRevocation(v)
+		c.answers.AddRevocation(v)
 	})
 	return unwatch, list.Ready(ctx)
 }
@@ -68,7 +68,7 @@ func (r *run) settleIfRevoked() bool {
 		r.giveBackUnstarted()
 	default:
 		r.log(slog.LevelWarn, "the revocations cannot be read; the task is put back", slog.Any("error", err))
-		q.c.settling.Go(func() {
+		q.settling.Go(func() {
 			r.replace(q.source, r.next(), time.Now().Add(revokeCheckDelay), "copy of a task that may be revoked")
 		})
 	}

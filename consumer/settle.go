@@ -9,7 +9,7 @@ import (
 
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/capability"
-	"github.com/swarmiji/swarmiji/consumer/internal/runs"
+	"github.com/swarmiji/swarmiji/consumer/internal/steps"
 	"github.com/swarmiji/swarmiji/consumer/internal/workflow"
 	"github.com/swarmiji/swarmiji/internal/guard"
 	"github.com/swarmiji/swarmiji/internal/wake"
@@ -326,13 +326,8 @@ func (r *run) remove(ctx context.Context, v verdict) bool {
 	return r.runStep(ctx, "acknowledgement", r.delivery.Ack)
 }
 
-// next returns a copy of the task's envelope for its next message. The caller may change it, but
-// not the slices and maps in it. The count of crashes, which older versions kept there, is 0.
-func (r *run) next() *runs.Next {
-	next := &runs.Next{Envelope: *r.request.Envelope}
-	next.Crashes = 0
-	return next
-}
+// next returns a copy of the task's envelope for its next message.
+func (r *run) next() *steps.Next { return steps.NextOf(r.request.Envelope) }
 
 // replace publishes next to queue and removes the message of r, so that the task continues as next.
 // The broker delivers next at the time at; zero: at once. why names the step in the log.
@@ -345,10 +340,10 @@ func (r *run) next() *runs.Next {
 // For a task that runs at most once it acknowledges before it publishes, unless the broker replaces
 // messages in one step. Such a task fails as uncertain if an earlier settlement of its deferral may
 // have published next.
-func (r *run) replace(queue string, next *runs.Next, at time.Time, why string) bool {
+func (r *run) replace(queue string, next *steps.Next, at time.Time, why string) bool {
 	c := r.queue.c
 	// an earlier try may have published it, and the copy may have run
-	if r.answer != nil && r.answer.outcome.Again && !r.idempotent() {
+	if r.answer != nil && r.answer.Outcome.Again && !r.idempotent() {
 		r.log(slog.LevelError, "an at-most-once task fails as uncertain: an earlier attempt may have published its next message", slog.String("step", why))
 		r.settleUncertain()
 		return false
@@ -381,9 +376,9 @@ func (r *run) replace(queue string, next *runs.Next, at time.Time, why string) b
 // returns the error; the caller must repeat the call.
 //
 // Returns errors of the broker, and [workflow.ErrUnsendable] if next cannot be encoded. Returns
-// errUncertain if a task that runs at most once was published with an unknown outcome, unless the
-// broker replaces a delivery in one step.
-func (r *run) publishNext(ctx context.Context, queue string, next *runs.Next, at time.Time) error {
+// steps.ErrUncertain if a task that runs at most once was published with an unknown outcome, unless
+// the broker replaces a delivery in one step.
+func (r *run) publishNext(ctx context.Context, queue string, next *steps.Next, at time.Time) error {
 	c := r.queue.c
 	m, err := c.codec.EncodeAs(r.format, r.queue.name, &next.Envelope, r.arrived)
 	if err != nil {
@@ -391,7 +386,7 @@ func (r *run) publishNext(ctx context.Context, queue string, next *runs.Next, at
 	}
 	m.Generation = r.message.Generation + 1
 	m.Priority = r.message.Priority
-	r.copyForeign(m)
+	steps.CopyForeign(m, r.message)
 	wire.StampHeld(m, wire.HeaderHeld, at)
 	if r.bare {
 		m.Headers[wire.HeaderBare] = "1" // marks the body as raw arguments despite the envelope
@@ -404,13 +399,13 @@ func (r *run) publishNext(ctx context.Context, queue string, next *runs.Next, at
 	case r.acked.Load():
 		err = broker.PublishAt(ctx, c.cfg.Broker, out)
 	case r.answer != nil:
-		err = r.answer.replace(ctx, out)
+		err = r.answer.Replace(ctx, out)
 	default:
 		err = broker.Replace(ctx, c.cfg.Broker, r.delivery, out)
 	}
 	if errors.Is(err, broker.ErrIndeterminate) && !r.idempotent() {
 		if r.acked.Load() || r.answer != nil {
-			return fmt.Errorf("%w: %w", errUncertain, err)
+			return fmt.Errorf("%w: %w", steps.ErrUncertain, err)
 		}
 	}
 	if errors.Is(err, broker.ErrNoQueue) { // the queue was deleted meanwhile
@@ -426,26 +421,4 @@ func (r *run) publishNext(ctx context.Context, queue string, next *runs.Next, at
 // consumer stops or the task is lost. The envelope then tells the next consumer how long to wait.
 func (r *run) waitHere(at time.Time) {
 	wake.SleepOr(r.queue.fetch, r.lost(), time.Until(at))
-}
-
-// copyForeign copies to m the headers and properties of the received message that m does not set,
-// for example a trace. It leaves out the expiration, which would end a delay too early, and the
-// content encoding, since m is encoded again.
-func (r *run) copyForeign(m *broker.Message) {
-	for k, v := range r.message.Headers {
-		if _, ours := m.Headers[k]; !ours {
-			if m.Headers == nil {
-				m.Headers = make(map[string]any, len(r.message.Headers))
-			}
-			m.Headers[k] = v
-		}
-	}
-	for k, v := range r.message.Properties {
-		if _, ours := m.Properties[k]; !ours && k != "expiration" && k != "content-encoding" {
-			if m.Properties == nil {
-				m.Properties = make(map[string]string, len(r.message.Properties))
-			}
-			m.Properties[k] = v
-		}
-	}
 }

@@ -5,111 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync/atomic"
-	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
-	"github.com/swarmiji/swarmiji/consumer/internal/intake"
 	"github.com/swarmiji/swarmiji/deferral"
 	"github.com/swarmiji/swarmiji/internal/wire"
 	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/serializer"
 	"github.com/swarmiji/swarmiji/task"
 )
-
-// answer is a deferral that was received because its answer came, or did not come in time.
-//
-// It implements [broker.Delivery] for the settlement of the task. Its methods settle the deferral
-// in the store of deferrals, since the broker no longer has the message.
-type answer struct {
-	c           *Consumer
-	claim       deferral.Delivery
-	outcome     deferral.Outcome
-	message     *broker.Message
-	deliveries  int
-	atMostOnce  bool
-	handlerTime time.Duration // how long the handler ran
-	published   int           // generation of the published retry; 0: no retry was published
-	settled     atomic.Bool
-}
-
-var _ broker.Delivery = (*answer)(nil)
-
-// Message returns the message of the task that the deferral stores. restore sets it.
-func (w *answer) Message() *broker.Message { return w.message }
-
-// Deliveries returns how often the broker had delivered the message when the task was deferred.
-func (w *answer) Deliveries() (n int, exact bool) { return w.deliveries, true }
-
-// Lost returns a channel that is closed when the claim of the deferral is lost.
-func (w *answer) Lost() <-chan struct{} { return w.claim.Lost() }
-
-// Ack deletes the deferral and sets w.settled. It blocks and repeats that until the store has done
-// it, the claim is lost or ctx ends. Returns the last error then, or [broker.ErrLeaseLost].
-func (w *answer) Ack(ctx context.Context) error { return w.settleClaim(ctx, w.claim.Ack) }
-
-// Release returns the deferral to the store, which delivers it again after the given time, and sets
-// w.settled. It blocks and repeats that until the store has done it, the claim is lost or ctx ends.
-// Returns the last error then, or [broker.ErrLeaseLost].
-func (w *answer) Release(ctx context.Context, after time.Duration) error {
-	return w.settleClaim(ctx, func(ctx context.Context) error { return w.claim.Release(ctx, after) })
-}
-
-// DeadLetter deletes the deferral, as Ack does. [broker.Delivery] needs this method. The broker no
-// longer has the message; the settlement writes the dead letter itself, see [run.deadLetter].
-func (w *answer) DeadLetter(ctx context.Context, _ broker.Dead) error { return w.Ack(ctx) }
-
-// settleClaim calls settle until it succeeds, the claim of the deferral is lost, or ctx ends. It
-// blocks meanwhile, logs the first error and returns the last one, or [broker.ErrLeaseLost]. After
-// a success it sets w.settled and returns nil.
-func (w *answer) settleClaim(ctx context.Context, settle func(context.Context) error) error {
-	err := repeat(ctx, w.claim.Lost(), settle, func(err error) {
-		w.c.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "settling a deferral failed; it is repeated", slog.Any("error", err))
-	})
-	if err == nil {
-		w.settled.Store(true)
-	}
-	return err
-}
-
-// releaseUnsettled returns the deferral to the store if it is neither settled nor lost. It tries
-// once and waits up to giveBackTimeout. The store delivers it again after answerRetryDelay. An
-// error is ignored: the lease of the deferral ends later.
-func (w *answer) releaseUnsettled() {
-	if w.settled.Load() || intake.Lost(w) {
-		return
-	}
-	ctx, cancel := context.WithTimeout(w.c.settle, giveBackTimeout)
-	defer cancel()
-	// an error is ignored: the lease ends then
-	_ = w.claim.Release(ctx, answerRetryDelay)
-}
-
-// replace publishes the task's next message, and then tells the store that this message replaces
-// the deferral. It tries each once. A repeated call with the same generation does not publish
-// again; w.published holds the generation.
-//
-// Returns errors of the broker and of the store. Returns nil also if the next attempt has already
-// claimed the deferral ([broker.ErrLeaseLost]). After a success it sets w.settled.
-func (w *answer) replace(ctx context.Context, out broker.Outgoing) error {
-	if w.published != out.Message.Generation {
-		if err := broker.PublishAt(ctx, w.c.cfg.Broker, out); err != nil {
-			return err
-		}
-		w.published = out.Message.Generation
-	}
-	err := w.claim.Next(ctx, out.At)
-	if errors.Is(err, broker.ErrLeaseLost) { // the next attempt has already begun
-		err = nil
-	}
-	if err == nil {
-		w.settled.Store(true)
-	}
-	return err
-}
-
-// answerRetryDelay is the time after which an unsettled deferral is delivered again.
-const answerRetryDelay = 5 * time.Second
 
 // settleAnswer settles the task of a received deferral, and blocks until that is done or given up.
 //
@@ -122,7 +25,7 @@ func (q *queue) settleAnswer(r *run) {
 	switch end, known := r.answerVerdict(); {
 	case known:
 		q.settle(r, end)
-	case r.answer.outcome.Kind == deferral.Woken:
+	case r.answer.Outcome.Kind == deferral.Woken:
 		r.releaseUntilDeadline()
 	default: // Abandoned: the task did not wait for this answer, and the broker still has its message
 		r.discard()
@@ -146,7 +49,7 @@ func (q *queue) settleAnswer(r *run) {
 // known is false if the task does not end now: the deferral was only woken, or it was abandoned and
 // the broker still has the message of the task. v is then empty.
 func (r *run) answerVerdict() (v verdict, known bool) {
-	if r.answer.outcome.Again {
+	if r.answer.Outcome.Again {
 		if v, known = r.recordedVerdict(); known {
 			return v, true
 		}
@@ -158,7 +61,7 @@ func (r *run) answerVerdict() (v verdict, known bool) {
 	case is:
 		return verdict{kind: revoked, err: task.ErrRevoked}, true
 	}
-	switch o := &r.answer.outcome; o.Kind {
+	switch o := &r.answer.Outcome; o.Kind {
 	case deferral.Answered:
 		return r.answerResult(o.Answer), true
 	case deferral.Refused:
@@ -166,7 +69,7 @@ func (r *run) answerVerdict() (v verdict, known bool) {
 	case deferral.TimedOut:
 		return r.failureVerdict(task.ErrAnswerTimeout), true
 	case deferral.Abandoned:
-		if r.answer.atMostOnce { // its consumer died, and no other consumer records the end of the task
+		if r.answer.AtMostOnce { // its consumer died, and no other consumer records the end of the task
 			return verdict{kind: failed, err: task.ErrUncertain}, true
 		}
 	}

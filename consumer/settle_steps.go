@@ -7,15 +7,11 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/consumer/internal/steps"
 	"github.com/swarmiji/swarmiji/consumer/internal/workflow"
-	"github.com/swarmiji/swarmiji/internal/wake"
 	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/task"
 )
-
-// errDone ends a settlement because another attempt has settled the task. There is nothing left to
-// do.
-var errDone = errors.New("swarmiji: settled by another attempt")
 
 // runStep runs a step of the settlement and repeats it until it succeeds or ctx ends. It blocks
 // meanwhile and logs the first error. what names the step in the log. It returns true after a
@@ -27,7 +23,7 @@ var errDone = errors.New("swarmiji: settled by another attempt")
 //   - The broker took the task back, or another attempt has settled it.
 //   - The step can never succeed: the task fails, see handleStepError.
 func (r *run) runStep(ctx context.Context, what string, step func(context.Context) error) bool {
-	err := repeat(ctx, r.lost(), step, func(err error) {
+	err := steps.Repeat(ctx, r.lost(), step, func(err error) {
 		r.log(slog.LevelWarn, "a step of a settlement failed; it is repeated", slog.String("step", what), slog.Any("error", err))
 	})
 	switch {
@@ -47,12 +43,12 @@ func (r *run) runStep(ctx context.Context, what string, step func(context.Contex
 // any other error. It blocks while it settles the task.
 //
 //   - The broker has taken the task back, or another attempt has settled it: it does nothing.
-//   - errUncertain: the task fails as uncertain, see settleUncertain.
+//   - steps.ErrUncertain: the task fails as uncertain, see settleUncertain.
 //   - [workflow.ErrUnsendable]: the task fails and is dead-lettered, see failUnsendable.
 func (r *run) handleStepError(what string, err error) bool {
 	switch {
-	case errors.Is(err, errDone), broker.Gone(err):
-	case errors.Is(err, errUncertain):
+	case errors.Is(err, steps.ErrDone), broker.Gone(err):
+	case errors.Is(err, steps.ErrUncertain):
 		r.log(slog.LevelError, "an at-most-once task fails as uncertain", slog.String("step", what), slog.Any("error", err))
 		r.settleUncertain()
 	case errors.Is(err, workflow.ErrUnsendable):
@@ -75,7 +71,7 @@ func (r *run) ensureGivenBack() { r.runStepUntilStop("release", r.giveBack) }
 func (r *run) runStepUntilStop(what string, step func(context.Context) error) {
 	ctx, cancel := r.queue.untilStop()
 	defer cancel()
-	err := repeat(ctx, r.lost(), step, func(err error) {
+	err := steps.Repeat(ctx, r.lost(), step, func(err error) {
 		r.log(slog.LevelWarn, "a step of a settlement failed; it is repeated", slog.String("step", what), slog.Any("error", err))
 	})
 	if err != nil && !broker.Gone(err) {
@@ -126,33 +122,4 @@ func (r *run) failUnsendable(what string, cause error) {
 		}
 	}
 	r.runStepUntilStop("dead letter", func(ctx context.Context) error { return r.deadLetterOrAck(ctx, cause) })
-}
-
-// repeat calls step with ctx until it succeeds, with growing pauses, and returns nil then. It calls
-// first once, with the first error that it repeats. It returns early:
-//
-//   - the error of step, if that is errDone, errUncertain, [workflow.ErrUnsendable] or a lost
-//     delivery
-//   - the last error of step, if ctx has ended
-//   - [broker.ErrLeaseLost], if lost is closed during a pause
-//
-// A nil lost is never closed.
-func repeat(ctx context.Context, lost <-chan struct{}, step func(context.Context) error, first func(error)) error {
-	var gap task.Backoff
-	for attempt := 0; ; attempt++ {
-		err := step(ctx)
-		if err == nil || broker.Gone(err) || errors.Is(err, errDone) || errors.Is(err, workflow.ErrUnsendable) || errors.Is(err, errUncertain) {
-			return err
-		}
-		if attempt == 0 {
-			first(err)
-		}
-		if wake.SleepOr(ctx, lost, gap.Interval(attempt)) {
-			continue
-		}
-		if ctx.Err() != nil {
-			return err
-		}
-		return broker.ErrLeaseLost
-	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/capability"
 	"github.com/swarmiji/swarmiji/consumer/internal/intx"
+	"github.com/swarmiji/swarmiji/consumer/internal/steps"
 	"github.com/swarmiji/swarmiji/consumer/internal/workflow"
 	"github.com/swarmiji/swarmiji/internal/guard"
 	"github.com/swarmiji/swarmiji/internal/wire"
@@ -126,7 +127,7 @@ func (q *queue) settleAfterTx(r *run, end *intx.End, result any, failure error) 
 	defer cancel()
 	acker, _ := capability.As[broker.TxAcker](r.delivery)
 	gone := false
-	err := repeat(ctx, r.lost(), func(ctx context.Context) (err error) {
+	err := steps.Repeat(ctx, r.lost(), func(ctx context.Context) (err error) {
 		gone, err = acker.Settled(ctx)
 		return err
 	}, func(err error) {
@@ -159,7 +160,7 @@ func (q *queue) reportCommitted(r *run, end *intx.End) {
 	q.closeExpected(ctx, r, v)
 	for _, s := range end.Saved {
 		// saving the same record again only notifies its submitter
-		_ = repeat(ctx, nil, func(ctx context.Context) error { return workflow.Accepted(s.Store.Save(ctx, s.Record)) }, func(error) {})
+		_ = steps.Repeat(ctx, nil, func(ctx context.Context) error { return workflow.Accepted(s.Store.Save(ctx, s.Record)) }, func(error) {})
 	}
 	end.Committed()
 	q.c.cfg.Metrics.Succeeded.Inc(1)

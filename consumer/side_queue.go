@@ -40,7 +40,8 @@ func (q *queue) oldSideQueue(ctx context.Context) *queue {
 	}
 	cfg := q.cfg
 	cfg.Workers, cfg.Prefetch, cfg.Levels = 1, 1, nil
-	side := newQueue(q.fetch, q.c, q.name, q.name+sideSuffix, &cfg)
+	side := newQueue(q.c, q.name, q.name+sideSuffix, &cfg)
+	_ = side.applySettings() // not open: there is no error
 	if err := side.in.Open(ctx); err != nil {
 		q.log(slog.LevelWarn, "the side queue of an older version is not consumed", slog.Any("error", err))
 		return nil

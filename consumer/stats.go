@@ -2,7 +2,6 @@ package consumer
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -54,8 +53,8 @@ type TaskInfo struct {
 }
 
 // Stats returns the current state and counts of the consumer, see [Stats]. It has an entry for each
-// configured queue, also before and after Run. Tasks of a side queue of an older version count for
-// their queue. Safe for concurrent use.
+// consumed queue; before and after Run for each configured one. Tasks of a side queue of an older
+// version count for their queue. Safe for concurrent use.
 func (c *Consumer) Stats() Stats {
 	m := c.cfg.Metrics
 	s := Stats{
@@ -64,10 +63,17 @@ func (c *Consumer) Stats() Stats {
 	}
 	l := c.live.Load()
 	s.Running = l != nil
-	byName := make(map[string]*QueueStats, len(c.cfg.Queues))
-	for _, name := range slices.Sorted(maps.Keys(c.cfg.Queues)) {
-		cfg := c.cfg.Queues[name]
+	names := c.queues.Names()
+	byName := make(map[string]*QueueStats, len(names))
+	for _, name := range names {
+		cfg := c.queues.Get(name)
 		s.Queues = append(s.Queues, QueueStats{Name: name, Workers: cfg.Workers, Prefetch: cfg.prefetch(cfg.Workers)})
+	}
+	of := func(name string) *QueueStats {
+		if q := byName[name]; q != nil {
+			return q
+		}
+		return new(QueueStats) // of a queue that was removed, and whose last tasks run
 	}
 	for i := range s.Queues {
 		byName[s.Queues[i].Name] = &s.Queues[i]
@@ -80,18 +86,18 @@ func (c *Consumer) Stats() Stats {
 	if l != nil {
 		for _, q := range l.queues {
 			n := len(q.in.Buffered())
-			byName[q.name].Reserved += n
+			of(q.name).Reserved += n
 			s.Reserved += n
 		}
 	}
 	for _, r := range c.running.All() {
 		if r.isActive() {
-			byName[r.queue.name].Active++
+			of(r.queue.name).Active++
 			s.Active++
 		}
 	}
 	for _, r := range c.reserved.All() {
-		byName[r.queue.name].Reserved++
+		of(r.queue.name).Reserved++
 		s.Reserved++
 	}
 	return s

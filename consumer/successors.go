@@ -113,9 +113,9 @@ func (r *run) successorRecord(
 		merged = task.Merge(*from.Base, merged)
 	}
 	merged.Overlay(meta)
-	store := r.queue.c.storeOf(&merged, from.ReplyTo)
+	store := r.queue.c.stores.Of(&merged, from.ReplyTo)
 	// the task never reached the consumer whose metadata decide
-	if awaited := r.queue.c.submitterStore(from.Base, meta, from.ReplyTo, store); awaited != nil {
+	if awaited := r.queue.c.stores.OfSubmitter(from.Base, meta, from.ReplyTo, store); awaited != nil {
 		store = awaited
 	}
 	if store == nil || id.Check() != nil || !rec.State.Terminal() && resultstore.RepliesOnly(store) {

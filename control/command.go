@@ -28,12 +28,16 @@ const (
 	DoRateLimit Action = "rate-limit" // limit the rate of starts of Command.Task to Command.Rate
 	// stop as at a first signal; with Command.Kill as at a second signal
 	DoShutdown Action = "shutdown"
+	// begin to consume Command.Queue, with Command.Workers; 0: the node's default
+	DoAddQueue    Action = "add-queue"
+	DoRemoveQueue Action = "remove-queue" // no longer consume Command.Queue
 )
 
 // Actions returns all actions, in the order of their constants. The slice belongs to the caller.
 func Actions() []Action {
 	return []Action{
-		DoPing, DoStats, DoActive, DoReserved, DoRegistered, DoRevoke, DoScale, DoPause, DoResume, DoRateLimit, DoShutdown,
+		DoPing, DoStats, DoActive, DoReserved, DoRegistered, DoRevoke, DoScale, DoPause, DoResume, DoRateLimit, DoShutdown, DoAddQueue,
+		DoRemoveQueue,
 	}
 }
 
@@ -59,8 +63,10 @@ type Command struct {
 	// Queues limits the command to nodes that consume one of these queues. An action about queues or
 	// tasks is limited to these queues. Empty: all queues.
 	Queues []string `json:"queues,omitempty"`
-	// Workers is the number of workers for [DoScale], at least 1.
+	// Workers is the number of workers for [DoScale], at least 1, and for [DoAddQueue].
 	Workers int `json:"workers,omitempty"`
+	// Queue is the queue for [DoAddQueue] and [DoRemoveQueue].
+	Queue string `json:"queue,omitempty"`
 	// Task and Rate are the task's name and the limit for [DoRateLimit], see task.ParseRate. A Rate of
 	// "" removes the limit, [RateDefault] restores the task's own.
 	Task string `json:"task,omitempty"`
@@ -75,7 +81,7 @@ type Command struct {
 // Check returns an error that joins all problems of c; each wraps [ErrCommand]. The action must be
 // known, and the numbers of nodes, queues and ids within their limits. All names must be valid. The
 // fields of the action must be set: queues and Workers for [DoScale], Task and a valid Rate for
-// [DoRateLimit], IDs for [DoRevoke].
+// [DoRateLimit], IDs for [DoRevoke], Queue for [DoAddQueue] and [DoRemoveQueue].
 //
 // Client and server call it.
 func (c *Command) Check() error {
@@ -111,6 +117,13 @@ func (c *Command) Check() error {
 		}
 		if _, _, err := task.ParseRate(c.Rate); err != nil && c.Rate != RateDefault {
 			bad("rate: %w", err)
+		}
+	case DoAddQueue, DoRemoveQueue:
+		if err := task.CheckName(c.Queue); err != nil {
+			bad("queue: %w", err)
+		}
+		if c.Workers < 0 || c.Workers > MaxWorkers {
+			bad("%d workers, want 0 to %d", c.Workers, MaxWorkers)
 		}
 	case DoRevoke:
 		if len(c.IDs) == 0 || len(c.IDs) > MaxIDs {

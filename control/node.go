@@ -47,6 +47,15 @@ type Revoker interface {
 	Revoke(ctx context.Context, terminate bool, ids ...task.ID) error
 }
 
+// QueueChanger is a Node whose queues can change, as those of consumers can. Other nodes reply to
+// [DoAddQueue] and [DoRemoveQueue] with an error.
+type QueueChanger interface {
+	// ServeQueue begins to consume a queue with this number of workers; 0: the default of the node.
+	ServeQueue(ctx context.Context, name string, workers int) error
+	// LeaveQueue ends the consumption of a queue. Running tasks may continue after it has returned.
+	LeaveQueue(ctx context.Context, name string) error
+}
+
 // execute executes c on n and returns the reply, with the error of the node in Reply.Error. It does
 // not check whether c concerns n. If after is not nil, which is so for [DoShutdown], call it after
 // sending the reply: it stops the node.
@@ -87,6 +96,17 @@ func execute(ctx context.Context, n Node, c *Command) (r Reply, after func()) {
 		if c.Kill {
 			after = n.Kill
 		}
+	case DoAddQueue, DoRemoveQueue:
+		qc, ok := capability.As[QueueChanger](n)
+		switch {
+		case !ok:
+			err = errors.New("the queues of this node cannot change")
+		case c.Do == DoAddQueue:
+			err = qc.ServeQueue(ctx, c.Queue, c.Workers)
+		default:
+			err = qc.LeaveQueue(ctx, c.Queue)
+		}
+		r.Queues = []string{c.Queue}
 	default:
 		err = fmt.Errorf("%w: unknown action", ErrCommand)
 	}

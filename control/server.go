@@ -152,6 +152,27 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 }
 
+// Start calls Run on a goroutine until end is called; the end of ctx does not stop it. end waits
+// for Run. If Run fails, that is logged, and the node runs without commands. If s is nil, Start
+// does nothing.
+func (s *Server) Start(ctx context.Context) (end func()) {
+	if s == nil {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		if err := s.Run(ctx); err != nil {
+			s.log(ctx, slog.LevelError, "control: the node no longer receives commands", slog.Any("error", err))
+		}
+	}()
+	return func() {
+		cancel()
+		<-ended
+	}
+}
+
 const (
 	closeTime     = 5 * time.Second
 	subscribeTime = 10 * time.Second

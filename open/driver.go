@@ -10,6 +10,7 @@ import (
 	"github.com/swarmiji/swarmiji/jobs"
 	"github.com/swarmiji/swarmiji/limit"
 	"github.com/swarmiji/swarmiji/resultstore"
+	"github.com/swarmiji/swarmiji/settings"
 	"github.com/swarmiji/swarmiji/sqldb"
 )
 
@@ -116,6 +117,8 @@ type Parts struct {
 	Jobs     func() (jobs.Store, error)
 	Outbox   func(namespace string) (OutboxStore, error)
 	History  func(namespace string) (HistoryStore, error)
+	// Settings constructs the store of settings. nil: they are retained events on the bus.
+	Settings func(namespace string) (settings.Store, error)
 }
 
 // Running describes the resources that Start has started or found.

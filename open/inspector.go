@@ -29,6 +29,7 @@ func Inspector(s *Swarm, c inspect.Config) (*inspect.Local, error) {
 	setNil(&c.Revocations, s.Revocations)
 	setNil(&c.Audit, s.Audit)
 	setNil(&c.Limiter, s.Limiter)
+	setNil(&c.Settings, s.Settings)
 	setNil(&c.Logger, s.options().Logger)
 	if c.Limits == nil {
 		c.Limits = s.options().Limits

@@ -11,6 +11,8 @@ import (
 	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/resultstore/memresults"
 	"github.com/swarmiji/swarmiji/schedule/memschedule"
+	"github.com/swarmiji/swarmiji/settings"
+	"github.com/swarmiji/swarmiji/settings/memsettings"
 )
 
 // memory is the scheme that every Registry supports.
@@ -37,6 +39,7 @@ func (memDriver) Parts(t *Target) (Parts, error) {
 		Events: func(_ string, retain events.Retention) (events.EventBus, error) {
 			return memevents.New(memevents.Config{Retain: retain}), nil
 		},
+		Settings: func(string) (settings.Store, error) { return memsettings.New(), nil },
 		Limiter:  func(string) (limit.Limiter, error) { return limit.NewMemory(), nil },
 		Schedule: func(name string) (ScheduleStore, error) { return memschedule.New(memschedule.Config{Name: name}) },
 		Jobs:     func() (jobs.Store, error) { return memjobs.New(memjobs.Config{}) },

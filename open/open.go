@@ -104,6 +104,7 @@ import (
 	"github.com/swarmiji/swarmiji/events"
 	"github.com/swarmiji/swarmiji/limit"
 	"github.com/swarmiji/swarmiji/resultstore"
+	"github.com/swarmiji/swarmiji/settings"
 )
 
 // Options holds the settings that are not part of a URL. The zero value is usable.
@@ -162,6 +163,12 @@ type Swarm struct {
 	// revoke.RevokerConfig. It retains the events that package revoke needs, whatever Options.Retain
 	// says. It connects at first use.
 	Revocations events.EventBus
+	// Settings stores pauses, limits and the queues of groups, see package settings. Consumers of the
+	// swarm follow it. It is on the server of the broker, if that is Redis, NATS, a SQL database or
+	// memory, else on that of the events. With RabbitMQ it is a bus of retained events, whose limits
+	// package settings/eventsettings describes. It is nil if no server can keep it. It
+	// connects at first use.
+	Settings settings.Store
 	// Limiter enforces limits over all processes. It uses the Redis or the SQL database of the broker,
 	// the results or the events, or memory with mem://. It is nil if none of the servers supports
 	// limits.
@@ -201,6 +208,11 @@ func (s *Swarm) make(ctx context.Context) (err error) {
 	}
 	if s.Limiter, err = ts.limiter(); err != nil {
 		return err
+	}
+	if t := ts.settings(); t != nil {
+		if s.Settings, err = made(t.settings()); err != nil {
+			return err
+		}
 	}
 	if ts.busless() {
 		return nil
@@ -251,6 +263,9 @@ func (s *Swarm) Close(ctx context.Context) error {
 		if bus != nil {
 			errs = append(errs, bus.Close(ctx))
 		}
+	}
+	if s.Settings != nil {
+		errs = append(errs, s.Settings.Close(ctx))
 	}
 	if l, ok := capability.As[limit.Closer](s.Limiter); ok {
 		errs = append(errs, l.Close(ctx))

@@ -54,8 +54,9 @@ func (s *Swarm) Producer(c producer.Config) (*producer.Producer, error) {
 	return p, nil
 }
 
-// Consumer returns a consumer of the swarm. If Broker, Results, Events, Logger or Revocations of c
-// is nil, the swarm's is used, so the consumer skips revoked tasks. A missing Report.NodeID is
+// Consumer returns a consumer of the swarm. If Broker, Results, Events, Logger, Revocations,
+// Settings or Limiter of c is nil, the swarm's is used. So the consumer skips revoked tasks, and
+// follows stored pauses and limits. A missing Report.NodeID is
 // generated. It starts an observer as Producer does.
 //
 // Before the checks of c.Admit it asks the Limiter for the permits of Options.Limits. If c.Control
@@ -71,6 +72,8 @@ func (s *Swarm) Consumer(c consumer.Config) (*consumer.Consumer, error) {
 		c.Report.NodeID = nodeid.New()
 	}
 	setNil(&c.Logger, s.options().Logger)
+	setNil(&c.Settings, s.Settings)
+	setNil(&c.Limiter, s.Limiter)
 	if limits := s.options().Limits; len(limits) > 0 {
 		admit, err := limit.Admit(limit.Config{Limiter: s.Limiter, Tasks: limits, Logger: c.Logger})
 		if err != nil {

@@ -18,8 +18,8 @@ type Key[T any] struct{ name string }
 // String returns the key as a [Store] takes it.
 func (k Key[T]) String() string { return k.name }
 
-// Get returns the value. found is false if there is none. Returns the errors of the store, and
-// [ErrBad] if the value cannot be read.
+// Get returns the value. found reports whether the key has a value. Returns the errors of the
+// store, and [ErrBad] if the value cannot be read.
 func (k Key[T]) Get(ctx context.Context, s Store) (v T, found bool, err error) {
 	stored, err := s.Get(ctx, k.name)
 	if errors.Is(err, ErrNotFound) {
@@ -68,14 +68,35 @@ func (k Key[T]) Set(ctx context.Context, s Store, v T) error {
 	})
 }
 
-// Remove deletes the value, whatever it is, and reports whether there was one.
+// Remove deletes the value, also one that cannot be read, and reports whether there was one.
 func (k Key[T]) Remove(ctx context.Context, s Store) (found bool, err error) {
+	return k.remove(ctx, s, func([]byte) (bool, error) { return true, nil })
+}
+
+// RemoveIf deletes the value if which returns true for it, and reports whether it did.
+func (k Key[T]) RemoveIf(ctx context.Context, s Store, which func(v *T) bool) (removed bool, err error) {
+	return k.remove(ctx, s, func(data []byte) (bool, error) {
+		var v T
+		if err := k.decode(data, &v); err != nil {
+			return false, err
+		}
+		return which(&v), nil
+	})
+}
+
+// remove deletes the value if which returns true for its data. If another process changes the value
+// meanwhile, it begins again, until ctx ends.
+func (k Key[T]) remove(ctx context.Context, s Store, which func(data []byte) (bool, error)) (bool, error) {
 	for {
 		stored, err := s.Get(ctx, k.name)
 		if errors.Is(err, ErrNotFound) {
 			return false, nil
 		}
 		if err == nil {
+			is, bad := which(stored.Data)
+			if bad != nil || !is {
+				return false, bad
+			}
 			err = s.Delete(ctx, k.name, stored.Revision)
 		}
 		if !errors.Is(err, ErrConflict) {

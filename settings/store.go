@@ -5,7 +5,7 @@
 //   - [Store] is the port. Packages below this one implement it for Redis, NATS, SQL databases,
 //     RabbitMQ and memory.
 //   - A [Key] reads and writes one typed value, for example [QueuePause].
-//   - [PauseQueue], [ResumeQueue] and the like do what an operator wants to do.
+//   - [PauseQueue], [ResumeQueue] and the like are the calls of operators.
 //   - [Follow] calls a function with all values at each change. A consumer with a Store in
 //     consumer.Config.Settings does so.
 package settings
@@ -59,7 +59,7 @@ type Value struct {
 // All methods return [ErrBad] for a key or a value that is invalid or too large, and
 // [ErrUnavailable] if the server does not answer.
 type Store interface {
-	// Get returns the value of a key. Returns [ErrNotFound] if there is none.
+	// Get returns the value of a key. Returns [ErrNotFound] if the key has no value.
 	Get(ctx context.Context, key string) (Value, error)
 	// Put stores data as the value of a key and returns the new revision. revision is that of the
 	// value to replace, or 0 if the key must have no value.
@@ -74,7 +74,7 @@ type Store interface {
 	List(ctx context.Context, prefix string) ([]Value, error)
 	// Watch calls changed soon after each change of any process, until stop is called. One call may
 	// stand for several changes, and a call may come without a change. After a lost connection it
-	// calls changed again, so that a List then finds what was missed.
+	// calls changed again, so that a List then finds the missed changes.
 	//
 	// changed is called on another goroutine and must return at once. stop does not wait for a running
 	// call. It may be called twice.

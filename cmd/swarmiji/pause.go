@@ -10,22 +10,38 @@ import (
 
 func (a *app) pauseCmd() *cobra.Command {
 	var t target
+	var o pauseOptions
 	cmd := &cobra.Command{
 		Use:   "pause [QUEUE...]",
 		Short: "Stop consumers from taking new tasks",
-		Long: "Pause stops consumers from taking new tasks from the named queues, or from all queues. It lasts until swarmiji\n" +
-			"resume or until the consumer restarts. Running tasks continue; fetched ones go back to the queue. The command\n" +
-			"prints a line for each consumer that has paused. Exit status: 1 if a consumer reports an error, 4 if no\n" +
-			"consumer answers.",
-		Example: "  swarmiji pause reports\n" +
+		Long: "Pause stops all consumers from taking new tasks from the named queues, also consumers that start later, until\n" +
+			"swarmiji resume or for the time of --for. With --task it pauses the tasks with that name in all queues: their\n" +
+			"messages wait in queues of their own, and no attempt is used. Running tasks continue; fetched ones go back to\n" +
+			"the queue. The pause is stored on the server of the broker, and the command prints a line for each.\n\n" +
+			"Without names, or with --node, --replies or --collect, it is a command to the consumers that run now. It lasts\n" +
+			"until swarmiji resume or until the consumer restarts; the command prints a line for each consumer that has\n" +
+			"paused. Exit status: 1 if a consumer reports an error, 4 if no consumer answers.",
+		Example: "  swarmiji pause reports --for 1h --why \"the printer is broken\"\n" +
+			"  swarmiji pause --task mail.send\n" +
 			"  swarmiji pause --node host-1234-abcdef",
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if (len(args) > 0 || len(o.tasks) > 0) && !toLiving(cmd) {
+				return a.pause(cmd, args, &o)
+			}
+			if err := notStored(cmd, "task", "for", "why"); err != nil {
+				return err
+			}
+			a.onlyLiving()
 			t.queues = args
 			return a.steer(cmd, &t, func(ctx context.Context, api inspect.API) (inspect.Change, error) {
 				return api.PauseWorkers(ctx, t.target())
 			})
 		},
 	}
+	f := cmd.Flags()
+	f.StringSliceVar(&o.tasks, "task", nil, "`name` of the tasks to pause; may be repeated")
+	f.DurationVar(&o.duration, "for", 0, "how long the pause lasts, such as 30m; default: until swarmiji resume")
+	f.StringVar(&o.why, "why", "", "`reason`, for other operators")
 	t.flags(cmd, false)
 	return cmd
 }

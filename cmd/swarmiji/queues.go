@@ -17,8 +17,8 @@ import (
 
 func (a *app) queueCmd() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "queue ls|show|messages|pause|resume|purge",
-		Short: "Show, pause, resume and purge queues",
+		Use:   "queue ls|show|messages|pause|resume|purge|limit|add|remove",
+		Short: "Show, pause, limit, move and purge queues",
 		Long: "Queue shows the queues of the broker, what is in them and who serves them. It pauses, resumes and purges them.\n" +
 			"swarmiji dead shows and repairs their dead letters.\n\n" +
 			"Exit status: 3 if a queue does not exist, 4 if no consumer answers a command.",
@@ -27,10 +27,11 @@ func (a *app) queueCmd() *cobra.Command {
 		Args:        cobra.NoArgs,
 		Annotations: map[string]string{offline: "yes"}, // only shows its help
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return errors.Join(cmd.Help(), fmt.Errorf("%w: queue what? ls, show, messages, pause, resume or purge", errUsage))
+			return errors.Join(cmd.Help(), fmt.Errorf("%w: queue what? ls, show, messages, pause, resume, purge, limit, add or remove", errUsage))
 		},
 	}
-	cmd.AddCommand(a.queueListCmd("ls [QUEUE...]", "swarmiji queue ls"), a.queueShowCmd(), a.queueMessagesCmd(), a.queuePauseCmd(), a.queueResumeCmd(), a.queuePurgeCmd())
+	cmd.AddCommand(a.queueListCmd("ls [QUEUE...]", "swarmiji queue ls"), a.queueShowCmd(), a.queueMessagesCmd(), a.queuePauseCmd(), a.queueResumeCmd(), a.queuePurgeCmd(), a.queueLimitCmd())
+	cmd.AddCommand(a.queueServeCmds()...)
 	return cmd
 }
 

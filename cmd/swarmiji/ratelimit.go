@@ -10,13 +10,19 @@ import (
 
 func (a *app) rateLimitCmd() *cobra.Command {
 	var t target
+	var concurrency int
 	cmd := &cobra.Command{
 		Use:   "rate-limit TASK [RATE]",
-		Short: "Limit how often tasks of a name start in each consumer",
-		Long: "Rate-limit limits how often each consumer starts tasks of this name, for example 10/s, 600/m or 5000/h. It\n" +
-			"lasts until the consumer restarts. Without RATE there is no limit any more; the rate \"default\" restores the\n" +
-			"limit of the task's definition. The command prints a line for each consumer that has done so. Exit status: 1\n" +
-			"if a consumer reports an error, 4 if no consumer answers.",
+		Short: "Limit how often tasks of a name start",
+		Long: "Rate-limit limits how often tasks of this name start, for example 10/s, 600/m or 5000/h, and with --concurrency\n" +
+			"how many run at once. The limit is stored and holds for all consumers, also for those that start later. It\n" +
+			"applies to all consumers together if their server keeps limits (Redis and SQL databases do), otherwise to each\n" +
+			"consumer. It adds to the limit of the task's definition. Without RATE and --concurrency, or with the rate\n" +
+			"\"default\", there is no stored limit any more. swarmiji queue limit does the same for a queue.\n\n" +
+			"With --node, --queue, --replies or --collect it is a command to the consumers that run now, each of which\n" +
+			"applies the limit alone until it restarts. There no RATE means no limit, and \"default\" restores the limit of\n" +
+			"the definition. The command prints a line for each consumer that has done so. Exit status: 1 if a consumer\n" +
+			"reports an error, 4 if no consumer answers.",
 		Example: "  swarmiji rate-limit mail.send 10/s\n" +
 			"  swarmiji rate-limit mail.send",
 		Args: cobra.RangeArgs(1, 2),
@@ -25,12 +31,20 @@ func (a *app) rateLimitCmd() *cobra.Command {
 			if len(args) > 1 {
 				l.Rate = args[1]
 			}
+			if !toLiving(cmd) && !cmd.Flags().Changed("queue") {
+				return a.setLimit(cmd, nil, args[:1], l.Rate, concurrency)
+			}
+			if err := notStored(cmd, "concurrency"); err != nil {
+				return err
+			}
+			a.onlyLiving()
 			return a.steer(cmd, &t, func(ctx context.Context, api inspect.API) (inspect.Change, error) {
 				l.Target = t.target()
 				return api.LimitWorkers(ctx, l)
 			})
 		},
 	}
+	cmd.Flags().IntVar(&concurrency, "concurrency", 0, "how many tasks of this name run at once; default: no limit")
 	t.flags(cmd, true)
 	return cmd
 }

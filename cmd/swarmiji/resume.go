@@ -10,21 +10,32 @@ import (
 
 func (a *app) resumeCmd() *cobra.Command {
 	var t target
+	var tasks []string
 	cmd := &cobra.Command{
 		Use:   "resume [QUEUE...]",
 		Short: "Let paused consumers take tasks again",
-		Long: "Resume lets consumers take tasks again from the named queues, or from all queues, after swarmiji pause. The\n" +
-			"command prints a line for each consumer that has resumed. Exit status: 1 if a consumer reports an error, 4 if\n" +
-			"no consumer answers.",
+		Long: "Resume ends the stored pause of the named queues, and with --task of the tasks with that name, for all\n" +
+			"consumers. It also resets their breakers. Messages of paused tasks come back to their queues. The command\n" +
+			"prints a line for each name.\n\n" +
+			"Without names, or with --node, --replies or --collect, it is a command to the consumers that run now. It ends\n" +
+			"the pauses that such a command has made, not the stored ones, and prints a line for each consumer that has\n" +
+			"done so. Exit status: 1 if a consumer reports an error, 4 if no consumer answers.",
 		Example: "  swarmiji resume reports\n" +
-			"  swarmiji resume",
+			"  swarmiji resume --task mail.send",
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if (len(args) > 0 || len(tasks) > 0) && !toLiving(cmd) {
+				return a.resume(cmd, args, tasks)
+			}
+			if err := notStored(cmd, "task"); err != nil {
+				return err
+			}
 			t.queues = args
 			return a.steer(cmd, &t, func(ctx context.Context, api inspect.API) (inspect.Change, error) {
 				return api.ResumeWorkers(ctx, t.target())
 			})
 		},
 	}
+	cmd.Flags().StringSliceVar(&tasks, "task", nil, "`name` of the tasks to resume; may be repeated")
 	t.flags(cmd, false)
 	return cmd
 }

@@ -390,7 +390,7 @@ var layers = []rule{
 	},
 	{
 		"L3",
-		[]string{"consumer/internal/workflow", "consumer/internal/intx", "consumer/internal/wakes"},
+		[]string{"consumer/internal/workflow", "consumer/internal/intx", "consumer/internal/wakes", "consumer/internal/stores"},
 		[]string{"task", "@ports", "consumer/internal/workflow", "revoke", "internal/wire", "@leaves"},
 		"what follows a task is decided by its envelope, and what a revocation wakes by its list; how steps are repeated and recorded is the consumer's",
 	},
@@ -415,7 +415,7 @@ var layers = []rule{
 	{
 		"L4",
 		[]string{"consumer"},
-		[]string{"task", "@ports", "consumer/internal/*", "middleware", "control", "revoke", "internal/guard", "internal/progress", "internal/wire", "internal/report", "@leaves"},
+		[]string{"task", "@ports", "consumer/internal/*", "middleware", "control", "limit", "revoke", "settings", "internal/guard", "internal/progress", "internal/wire", "internal/report", "@leaves"},
 		"the consumer works with every adapter and so knows none, nor the producer; what keeps tasks that wait for answers is handed in",
 	},
 	{
@@ -427,7 +427,7 @@ var layers = []rule{
 	{
 		"L5",
 		[]string{"open"},
-		[]string{"task", "@ports", "middleware", "limit", "revoke", "schedule", "jobs", "outbox", "history", "producer", "consumer", "control", "inspect", "events/liveness", "@memory", "@leaves", "sqldb"},
+		[]string{"task", "@ports", "middleware", "limit", "revoke", "schedule", "settings", "settings/eventsettings", "jobs", "outbox", "history", "producer", "consumer", "control", "inspect", "events/liveness", "@memory", "@leaves", "sqldb"},
 		"it wires adapters into producers and consumers, and knows those in memory alone: the others come with their drivers",
 	},
 	{
@@ -439,7 +439,7 @@ var layers = []rule{
 	{
 		"L6",
 		[]string{"open/internal/natsparts", "open/internal/redisparts"},
-		[]string{"open", "open/internal/params", "broker", "resultstore", "events", "limit", "limit/redislimit", "@adapters", "@connects"},
+		[]string{"open", "open/internal/params", "broker", "resultstore", "events", "limit", "limit/redislimit", "settings", "@adapters", "@connects"},
 		"each makes the adapters of one technology for two drivers",
 	},
 	{
@@ -451,13 +451,13 @@ var layers = []rule{
 	{
 		"L6",
 		[]string{"@drivers"},
-		[]string{"open", "open/internal/*", "broker", "resultstore", "events", "limit", "limit/sqllimit", "jobs", "history/sqlhistory", "@adapters", "@connects", "@engines"},
+		[]string{"open", "open/internal/*", "broker", "resultstore", "events", "limit", "limit/sqllimit", "settings", "jobs", "history/sqlhistory", "@adapters", "@connects", "@engines"},
 		"a driver makes the adapters of one technology; TestDrivers says which",
 	},
 	{
 		"L5",
 		[]string{"cmd/..."},
-		[]string{"task", "@ports", "serializer/*", "control", "revoke", "deadletter", "workflow", "when", "schedule", "jobs", "jobs/jobstore", "jobs/bedrock", "outbox", "history", "producer", "open", "open/all", "inspect", "@leaves", "internal/wire", "cmd/swarmiji/internal/exporter"},
+		[]string{"task", "@ports", "serializer/*", "control", "revoke", "settings", "deadletter", "workflow", "when", "schedule", "jobs", "jobs/jobstore", "jobs/bedrock", "outbox", "history", "producer", "open", "open/all", "inspect", "@leaves", "internal/wire", "cmd/swarmiji/internal/exporter"},
 		"programs use the library as its users do; the wire alone opens what others have sealed, for people to see it",
 	},
 	{

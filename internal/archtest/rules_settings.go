@@ -26,4 +26,22 @@ var settingsLayers = []rule{
 		[]string{"settings", "task", "@connects", "@conns", "@leaves"},
 		"an adapter knows its own port and never another adapter; of task it takes the Backoff",
 	},
+	{
+		"L3",
+		[]string{"consumer/internal/steer"},
+		[]string{"task", "broker", "middleware", "limit", "settings", "consumer/internal/intake", "@leaves"},
+		"what is paused and limited follows from the settings; how a message obeys is the consumer's",
+	},
+	{
+		"L3",
+		[]string{"consumer/internal/steps"},
+		[]string{"task", "broker", "middleware", "consumer/internal/workflow", "internal/guard", "@leaves"},
+		"how a step is repeated does not depend on what it does",
+	},
+	{
+		"L3",
+		[]string{"consumer/internal/answers"},
+		[]string{"task", "broker", "serializer", "deferral", "revoke", "consumer/internal/intake", "consumer/internal/steps", "consumer/internal/wakes", "internal/wire", "@leaves"},
+		"which deferrals come is decided by their store; how they are settled is the consumer's",
+	},
 }

@@ -20,6 +20,8 @@ import (
 	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/resultstore/sqlresults"
 	"github.com/swarmiji/swarmiji/schedule/sqlschedule"
+	"github.com/swarmiji/swarmiji/settings"
+	"github.com/swarmiji/swarmiji/settings/sqlsettings"
 	"github.com/swarmiji/swarmiji/sqldb/postgres"
 )
 
@@ -78,6 +80,9 @@ func (Driver) Parts(t *open.Target) (open.Parts, error) {
 		},
 		History: func(namespace string) (open.HistoryStore, error) {
 			return sqlhistory.New(sqlhistory.Config{DB: db, Namespace: namespace})
+		},
+		Settings: func(namespace string) (settings.Store, error) {
+			return sqlsettings.New(sqlsettings.Config{DB: db, Namespace: namespace})
 		},
 		Jobs: func() (jobs.Store, error) { return sqljobs.New(sqljobs.Config{DB: db}) },
 	}, nil

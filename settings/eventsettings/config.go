@@ -1,7 +1,7 @@
 // Package eventsettings stores settings as retained events on a bus, for brokers without a store
 // such as RabbitMQ. Each process reads the retained events and keeps a copy of all values.
 //
-// # What it can lose
+// # Weaker promises
 //
 // The other stores of package settings are stronger. Use one of them if the system has such a
 // server.
@@ -87,7 +87,7 @@ func New(c Config) (*Store, error) {
 	}
 	s := &Store{
 		cfg: c, keeper: keeper, values: make(map[string]*entry), waiting: make(map[string]chan struct{}),
-		watches: make(map[*func()]struct{}), loaded: make(chan struct{}),
+		watches: make(map[*func()]struct{}), loaded: make(chan struct{}), tried: make(map[string]uint64), changing: make(chan struct{}, 1),
 	}
 	s.life, s.end = context.WithCancel(context.Background())
 	return s, nil

@@ -92,8 +92,8 @@ func TestMemory(t *testing.T) {
 	})
 }
 
-// TestRenewal shows that values are kept for as long as one process runs, however long that is, and
-// that a deleted value does not come back.
+// TestRenewal shows that values are kept for as long as one process runs. A deleted value does not
+// come back.
 func TestRenewal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx := t.Context()

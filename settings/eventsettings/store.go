@@ -43,10 +43,13 @@ type Store struct {
 	values  map[string]*entry        // the copy, with deleted values
 	waiting map[string]chan struct{} // by token: closed when the event has come
 	watches map[*func()]struct{}
+	tried   map[string]uint64 // by key: the highest revision that this process has published
+
+	changing chan struct{} // has a value while a call of Put or Delete runs
 }
 
-// Get implements [settings.Store] from the copy of this process. The first call waits until the copy
-// is complete.
+// Get implements [settings.Store] from the copy of this process. The first call waits until the
+// copy is complete.
 func (s *Store) Get(ctx context.Context, key string) (settings.Value, error) {
 	if err := settings.CheckKey(key); err != nil {
 		return settings.Value{}, err
@@ -173,18 +176,28 @@ func (s *Store) change(ctx context.Context, key string, revision uint64, next *e
 	if err := s.ready(ctx); err != nil {
 		return 0, err
 	}
+	select { // changes of this process follow each other, so that they conflict as they should
+	case s.changing <- struct{}{}:
+		defer func() { <-s.changing }()
+	case <-ctx.Done():
+		return 0, settings.Ended(ctx)
+	}
 	s.mu.Lock()
 	have := s.values[key]
 	err := s.allowed(have, revision)
-	if have != nil {
-		next.revision = have.revision
+	if err == nil {
+		if have != nil {
+			next.revision = have.revision
+		}
+		// an earlier change without an answer may still come
+		next.revision = max(next.revision, s.tried[key]) + 1
+		next.writer = s.cfg.NodeID
+		s.tried[key] = next.revision
 	}
 	s.mu.Unlock()
 	if err != nil {
 		return 0, err
 	}
-	next.revision++
-	next.writer = s.cfg.NodeID
 	token := rand.Text()
 	if err := s.send(ctx, next.event(s.cfg.NodeID, key, token), token); err != nil {
 		return 0, err

@@ -80,7 +80,7 @@ func New(c Config) (*Store, error) {
 	}
 	s := &Store{conn: conn, backoff: c.Connect.Backoff, bucket: jetstream.KeyValueConfig{
 		Bucket: "swj_settings_" + c.Namespace, Description: "settings of a swarm", History: 1, Storage: jetstream.FileStorage,
-		MaxValueSize: settings.MaxData, Replicas: max(c.Replicas, 1),
+		MaxValueSize: settings.MaxData + 1024, // and the header Replicas: max(c.Replicas, 1),
 	}}
 	s.life, s.end = context.WithCancel(context.Background())
 	return s, nil

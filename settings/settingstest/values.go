@@ -212,7 +212,7 @@ func testModel(w *world) {
 		prefix := "m" + strings.Repeat("x", run%100) + "/" + string(rune('a'+run/100%26)) + "/"
 		ctx, cancel := w.Ctx()
 		defer cancel()
-		for range rapid.IntRange(1, 6).Draw(t, "calls") {
+		for range rapid.IntRange(1, 5).Draw(t, "calls") {
 			s := rapid.SampledFrom(stores).Draw(t, "store")
 			key := prefix + rapid.SampledFrom([]string{"p", "q"}).Draw(t, "key")
 			revision := rapid.SampledFrom(append(past[key], 0, model[key].revision, model[key].revision)).Draw(t, "revision")

@@ -14,7 +14,7 @@ const statsTimeout = 5 * time.Second
 // Lengths reads the lengths of queues at intervals.
 type Lengths struct {
 	Broker broker.Inspector
-	Queues []string
+	Queues func() []string // their names
 	Every  time.Duration
 	// Read is called with the counters of a queue. err says that they cannot be read, also at the
 	// end: it is then the error of the context.
@@ -36,7 +36,7 @@ func (l *Lengths) Start(ctx context.Context) (stop func()) {
 			case <-ctx.Done():
 			}
 		}
-		for _, name := range l.Queues {
+		for _, name := range l.Queues() {
 			l.Read(name, broker.Stats{}, ctx.Err())
 		}
 	})
@@ -48,7 +48,7 @@ func (l *Lengths) Start(ctx context.Context) (stop func()) {
 
 // read reads the lengths of all queues, each within statsTimeout. It returns early if ctx ends.
 func (l *Lengths) read(ctx context.Context) {
-	for _, name := range l.Queues {
+	for _, name := range l.Queues() {
 		reading, cancel := context.WithTimeout(ctx, statsTimeout)
 		s, err := l.Broker.Stats(reading, name)
 		cancel()

@@ -11,21 +11,41 @@ import (
 // ErrNotRunning is returned for a queue whose fetching has ended.
 var ErrNotRunning = errors.New("swarmiji: consumer: not running")
 
-// Pause stops the queues from fetching and gives back their tasks that have not started. It does
-// nothing for a paused queue. It returns when the tasks are given back. It takes the control lock
-// of each queue, so calls for the same queue run one after the other.
+// Reason says why a queue is paused. A queue is paused while it has any reason.
+type Reason uint8
+
+// Reasons of a pause.
+const (
+	ByHand  Reason = 1 << iota // a call of the program, or a command
+	Stored                     // a stored pause
+	Tripped                    // a breaker
+)
+
+// Pause adds a reason for the pause of the queues. A queue that was not paused stops fetching and
+// gives back its tasks that have not started. Pause returns when the tasks are given back. It takes
+// the control lock of each queue, so calls for the same queue run one after the other. Before Open
+// it makes Open only declare the queue.
 //
 // Returns the errors of all queues, joined; [ErrNotRunning] for a queue whose fetching has ended.
 // After any other error the queue is paused as well: no task of it starts.
-func Pause(queues ...*Queue) error { return each(queues, (*Queue).pause) }
+func Pause(why Reason, queues ...*Queue) error {
+	return each(queues, func(q *Queue, ctx context.Context) error { return q.pause(ctx, why) })
+}
 
-// Resume ends the pause of the queues and waits for the broker. It does nothing for a queue that is
-// not paused. It takes the control lock of each queue, so calls for the same queue run one after
-// the other.
+// Resume removes a reason for the pause of the queues. A queue without a further reason fetches
+// again, and Resume waits for the broker. It takes the control lock of each queue, so calls for the
+// same queue run one after the other.
 //
 // Returns the errors of all queues, joined; [ErrNotRunning] for a queue whose fetching has ended.
-// After an error the queue stays paused.
-func Resume(queues ...*Queue) error { return each(queues, (*Queue).resume) }
+// After an error the queue stays paused, for the same reason.
+func Resume(why Reason, queues ...*Queue) error {
+	return each(queues, func(q *Queue, ctx context.Context) error { return q.resume(ctx, why) })
+}
+
+// SetPause sets the reasons of set and removes those of clear, as Pause and Resume do.
+func (q *Queue) SetPause(set, clear Reason) error {
+	return errors.Join(Pause(set, q), Resume(clear, q))
+}
 
 // each calls do for all queues at once, with q.control held, and waits for all calls. The context
 // of a call ends after openTimeout and when fetching stops. For a queue whose fetching has ended it
@@ -53,28 +73,45 @@ func each(queues []*Queue, do func(*Queue, context.Context) error) error {
 	return errors.Join(errs...)
 }
 
-// pause closes the gate of the queue, so that its workers fetch nothing, and tells Tasks. It then
-// gives back the tasks of the queue that have not started, and returns the error of that; the queue
-// is paused in any case. It does nothing if the queue is paused. Call it with q.control held.
-func (q *Queue) pause(ctx context.Context) error {
-	if q.gate.shut.Load() {
+// pause adds why to the reasons of the pause. If it is the first reason, it closes the gate of the
+// queue, so that its workers fetch nothing, and tells Tasks. It then gives back the tasks of the
+// queue that have not started, and returns the error of that; the queue is paused in any case. Call
+// it with q.control held.
+func (q *Queue) pause(ctx context.Context, why Reason) error {
+	before := q.reasons
+	q.reasons |= why
+	if before != 0 || q.reasons == 0 {
 		return nil
 	}
 	q.gate.close()
 	q.cfg.Tasks.AcceptsChanged()
+	if q.subscription() == nil { // not open yet
+		return nil
+	}
 	return q.returnAll(ctx)
 }
 
-// resume sets the prefetch of the subscription, opens the gate of the queue and tells Tasks. It
-// does nothing if the queue is not paused. After an error of the broker, which it returns, the
-// queue stays paused. Call it with q.control held.
-func (q *Queue) resume(ctx context.Context) error {
-	if !q.gate.shut.Load() {
+// resume removes why from the reasons of the pause. If it was the last one, it sets the prefetch of
+// the subscription, opens the gate of the queue and tells Tasks. If the queue was opened while it
+// was paused, it subscribes first. After an error of the broker, which it returns, the queue stays
+// paused for why. Call it with q.control held.
+func (q *Queue) resume(ctx context.Context, why Reason) error {
+	rest := q.reasons &^ why
+	if q.reasons == 0 || rest != 0 {
+		q.reasons = rest
 		return nil
 	}
-	if err := q.setPrefetch(ctx); err != nil {
+	var err error
+	switch {
+	case q.subscription() != nil:
+		err = q.setPrefetch(ctx)
+	case q.opened:
+		err = q.subscribe(ctx)
+	}
+	if err != nil {
 		return err
 	}
+	q.reasons = 0
 	q.gate.reopen()
 	q.cfg.Tasks.AcceptsChanged()
 	return nil

@@ -23,7 +23,7 @@ const largePrefetch = 10_000
 func (q *Queue) resizePrefetch(ctx context.Context, workers int) error {
 	before := q.prefetch
 	q.setLimit(q.cfg.Prefetch(workers))
-	if q.prefetch == before || q.gate.shut.Load() { // resume sets it
+	if q.prefetch == before || q.gate.shut.Load() || q.subscription() == nil { // resume sets it
 		return nil
 	}
 	var err error
@@ -78,14 +78,14 @@ func (q *Queue) trySetPrefetch() bool {
 // broker. While the workers are halted it does nothing: it is called again when they resume. If the
 // broker cannot change a prefetch, it logs that once and returns nil. Call it with q.control held.
 func (q *Queue) setPrefetch(ctx context.Context) error {
-	if q.workers.halted.Load() {
+	if q.workers.halted.Load() || q.subscription() == nil {
 		return nil
 	}
 	n := q.prefetch
 	if n == NoLimit {
 		n = largePrefetch
 	}
-	ok, err := broker.SetPrefetch(ctx, q.sub, n)
+	ok, err := broker.SetPrefetch(ctx, q.subscription(), n)
 	if !ok {
 		q.warnFixed.Do(func() {
 			q.cfg.Log(slog.LevelWarn, "the prefetch does not follow the number of workers: this broker cannot change it")

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"math"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
@@ -53,15 +54,17 @@ type Config struct {
 // workers with [NewWorkers]. Safe for concurrent use after that.
 type Queue struct {
 	cfg     Config
-	sub     broker.Subscription
+	sub     atomic.Pointer[broker.Subscription] // nil: not open, or paused since before Open
 	workers *Workers
 	fetch   context.Context // ends when fetching stops
 	gate    gate            // shut while the queue is paused
 
 	// held for each change of the prefetch and of the gate, also while the broker is told
 	control         sync.Mutex
-	prefetch        int  // for the current number of workers; guarded by control
-	settingPrefetch bool // setPrefetchLater runs; guarded by control
+	prefetch        int    // for the current number of workers; guarded by control
+	reasons         Reason // why it is paused; guarded by control
+	opened          bool   // Open has returned nil; guarded by control
+	settingPrefetch bool   // setPrefetchLater runs; guarded by control
 
 	// log only once that the broker cannot change the prefetch
 	warnFixed, warnKept sync.Once
@@ -100,7 +103,8 @@ func (q *Queue) Declare(ctx context.Context) error {
 	return q.untilReached(ctx, firstTimeout, q.tryDeclare)
 }
 
-// Open declares the queue and subscribes to it. While the broker is unreachable it tries again and
+// Open declares the queue and subscribes to it. A paused queue is only declared: it fetches
+// nothing, and subscribes when its pause ends. While the broker is unreachable Open tries again and
 // logs the first error. If ctx ends, it returns the last error. Returns an error that waiting
 // cannot change at once, such as [broker.ErrAccess].
 func (q *Queue) Open(ctx context.Context) error { return q.untilReached(ctx, openTimeout, q.tryOpen) }
@@ -132,17 +136,38 @@ func (q *Queue) tryDeclare(ctx context.Context) error {
 	return broker.Declare(ctx, q.cfg.Broker, q.cfg.Queue)
 }
 
-// tryOpen declares the queue, subscribes to it and stores the subscription in q.sub. It tries once
-// and returns the error of the broker. It takes no lock: call it before the queue has workers.
+// tryOpen declares the queue, and subscribes to it unless it is paused. It tries once and returns
+// the error of the broker. It takes q.control.
 func (q *Queue) tryOpen(ctx context.Context) error {
 	if err := q.tryDeclare(ctx); err != nil {
 		return err
 	}
-	sub, err := q.cfg.Broker.Subscribe(ctx, q.cfg.Queue.Name, broker.SubscribeOptions{Prefetch: max(q.prefetch, 0), Lease: q.cfg.Lease})
-	if err != nil {
-		return err
+	q.control.Lock()
+	defer q.control.Unlock()
+	if q.reasons == 0 {
+		if err := q.subscribe(ctx); err != nil {
+			return err
+		}
 	}
-	q.sub = sub
+	q.opened = true
+	return nil
+}
+
+// subscribe subscribes to the queue and stores the subscription in q.sub. It tries once and returns
+// the error of the broker. Call it with q.control held.
+func (q *Queue) subscribe(ctx context.Context) error {
+	sub, err := q.cfg.Broker.Subscribe(ctx, q.cfg.Queue.Name, broker.SubscribeOptions{Prefetch: max(q.prefetch, 0), Lease: q.cfg.Lease})
+	if err == nil {
+		q.sub.Store(&sub)
+	}
+	return err
+}
+
+// subscription returns the subscription, or nil before Open.
+func (q *Queue) subscription() broker.Subscription {
+	if s := q.sub.Load(); s != nil {
+		return *s
+	}
 	return nil
 }
 
@@ -167,7 +192,7 @@ func (q *Queue) Accepting() context.Context { return q.gate.context(q.fetch) }
 // Buffered returns the messages that the subscription has fetched and no worker has received. It
 // returns nil if the broker does not report them.
 func (q *Queue) Buffered() []*broker.Message {
-	if b, ok := capability.As[broker.Buffer](q.sub); ok {
+	if b, ok := capability.As[broker.Buffer](q.subscription()); ok {
 		return b.Buffered()
 	}
 	return nil
@@ -180,8 +205,12 @@ func (q *Queue) Buffered() []*broker.Message {
 func (q *Queue) Close(ctx context.Context) error {
 	q.control.Lock()
 	defer q.control.Unlock()
+	sub := q.subscription()
+	if sub == nil {
+		return nil
+	}
 	_, _ = q.returnHeld(ctx, allHeld)
-	if err := q.sub.Close(ctx); err != nil && !errors.Is(err, broker.ErrClosed) {
+	if err := sub.Close(ctx); err != nil && !errors.Is(err, broker.ErrClosed) {
 		return q.wrap(err)
 	}
 	return nil
@@ -200,7 +229,7 @@ const allHeld = math.MaxInt
 // is false. In that case, and after an error of the broker, it gives back nothing. Call it with
 // q.control held.
 func (q *Queue) returnHeld(ctx context.Context, n int) (stopped bool, err error) {
-	if stopped, err = broker.SetPrefetch(ctx, q.sub, 0); !stopped || err != nil {
+	if stopped, err = broker.SetPrefetch(ctx, q.subscription(), 0); !stopped || err != nil {
 		return stopped, err
 	}
 	done, cancel := context.WithCancel(ctx)
@@ -215,7 +244,7 @@ func (q *Queue) returnHeld(ctx context.Context, n int) (stopped bool, err error)
 // false if the subscription holds no message or is closed. done is a context that has ended, so
 // that Receive does not wait; ctx limits the call of GiveBack.
 func (q *Queue) returnNext(done, ctx context.Context) bool {
-	d, err := q.sub.Receive(done)
+	d, err := q.subscription().Receive(done)
 	if err != nil {
 		return false
 	}

@@ -1,6 +1,12 @@
 package intake
 
-import "time"
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/swarmiji/swarmiji/broker"
+)
 
 // Scaling decides about the number of workers of a queue.
 type Scaling struct {
@@ -50,4 +56,77 @@ func (a *Scaling) Decide(l Sample, idle time.Time) (workers int, since time.Time
 		return l.Workers, idle
 	}
 	return max(need, l.Workers/2), time.Time{}
+}
+
+// Autoscaler scales the workers of a queue at intervals.
+type Autoscaler struct {
+	Scaling
+	Every   time.Duration
+	Queue   *Queue
+	Workers *Workers
+	// Inspector reads the length of the queue; nil: it is unknown.
+	Inspector broker.Inspector
+	Load      func() float64 // the load of the machine; nil: 0
+	Scale     func(workers int) error
+	Log       func(level slog.Level, msg string, attrs ...slog.Attr)
+}
+
+// Run takes a sample of the queue every Every and scales its workers, until ctx ends. It blocks
+// until then. While the queue is paused, its workers are limited, or the broker does not answer, it
+// changes nothing. A pause restarts KeepAlive. It logs each change, and each error of Scale before
+// the end of ctx.
+func (a *Autoscaler) Run(ctx context.Context) {
+	tick := time.NewTicker(a.Every)
+	defer tick.Stop()
+	var idle time.Time
+	for {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+		if a.Queue.Paused() || a.Workers.Limited() {
+			idle = time.Time{}
+			continue
+		}
+		l, err := a.sample(ctx)
+		if err != nil {
+			continue // the broker is unreachable: the queue logs that
+		}
+		var n int
+		if n, idle = a.Decide(l, idle); n == l.Workers {
+			continue
+		}
+		if err := a.Scale(n); err != nil && ctx.Err() == nil {
+			a.Log(slog.LevelWarn, "autoscaling failed", slog.Int("workers", n), slog.Any("error", err))
+			continue
+		}
+		a.Log(slog.LevelInfo, "scaled", slog.Int("from", l.Workers), slog.Int("workers", n), slog.Int("ready", l.Ready))
+	}
+}
+
+// sampleTimeout limits the read of the waiting tasks of a queue.
+const sampleTimeout = 10 * time.Second
+
+// sample reads the number of workers, running handlers (at most the number of workers) and waiting
+// tasks of the queue, and calls Load. It returns the error of the broker, also if that does not
+// answer within sampleTimeout. Without an inspector the number of waiting tasks is -1, unknown;
+// without Load the load is 0.
+func (a *Autoscaler) sample(ctx context.Context) (Sample, error) {
+	l := Sample{Workers: a.Workers.Count(), Ready: -1}
+	if a.Inspector != nil {
+		asking, cancel := context.WithTimeout(ctx, sampleTimeout)
+		defer cancel()
+		s, err := a.Inspector.Stats(asking, a.Queue.cfg.Queue.Name)
+		if err != nil {
+			return l, err
+		}
+		l.Ready = s.Ready
+	}
+	l.Active = int(min(a.Workers.Slots.Used(), int64(l.Workers)))
+	if a.Load != nil {
+		l.Load = a.Load()
+	}
+	l.At = time.Now()
+	return l, nil
 }

@@ -27,7 +27,7 @@ func (q *Queue) next(ctx context.Context) (*Queue, broker.Delivery, error) {
 	if q.gate.shut.Load() && !q.gate.await(ctx) {
 		return nil, nil, ctx.Err()
 	}
-	d, err := q.sub.Receive(ctx)
+	d, err := q.subscription().Receive(ctx)
 	return q, d, err
 }
 
@@ -59,6 +59,7 @@ type Workers struct {
 
 	mu      sync.Mutex
 	size    int // configured number of workers
+	most    int // a lower limit for them; 0: none
 	stopped bool
 	members []*worker
 }
@@ -99,7 +100,7 @@ func (t *Workers) Prepare(fetch context.Context, failed chan<- error) {
 
 // Start starts the workers and does not wait for them. Call it once, after Prepare. It does nothing
 // after Stop. It takes t.mu.
-func (t *Workers) Start() { t.resize(t.Count()) }
+func (t *Workers) Start() { t.resize() }
 
 // Scale changes the number of workers and slots to n, and then the prefetch of their queues.
 // Missing workers start at once. Surplus workers leave after their current task; Scale does not
@@ -113,20 +114,44 @@ func (t *Workers) Start() { t.resize(t.Count()) }
 func (t *Workers) Scale(n int) error {
 	t.scaling.Lock()
 	defer t.scaling.Unlock()
-	t.resize(n)
+	t.mu.Lock()
+	t.size = n
+	t.mu.Unlock()
+	return t.adjust()
+}
+
+// Limit limits the number of workers to most, whatever Scale sets; 0: no limit. It returns as Scale
+// does, and does nothing if the limit stays the same.
+func (t *Workers) Limit(most int) error {
+	t.scaling.Lock()
+	defer t.scaling.Unlock()
+	t.mu.Lock()
+	same := t.most == most
+	t.most = most
+	t.mu.Unlock()
+	if same {
+		return nil
+	}
+	return t.adjust()
+}
+
+// adjust starts and ends workers for the present number, and changes the prefetch of the queues. It
+// returns as Scale does. Call it with t.scaling held.
+func (t *Workers) adjust() error {
+	n := t.resize()
 	return each(t.queues, func(q *Queue, ctx context.Context) error { return q.resizePrefetch(ctx, n) })
 }
 
-// resize sets the number of workers and slots. It starts missing workers. Surplus workers leave
-// after their current task; resize does not wait for them. It does nothing after Stop. It takes
-// t.mu.
-func (t *Workers) resize(n int) {
+// resize makes the numbers of workers and slots those of Count, which it returns. It starts missing
+// workers. Surplus workers leave after their current task; resize does not wait for them. It does
+// nothing after Stop. It takes t.mu.
+func (t *Workers) resize() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	n := t.count()
 	if t.stopped {
-		return
+		return n
 	}
-	t.size = n
 	t.Slots.Resize(int64(n))
 	for len(t.members) > n {
 		last := len(t.members) - 1
@@ -138,6 +163,7 @@ func (t *Workers) resize(n int) {
 		t.members = append(t.members, w)
 		w.start()
 	}
+	return n
 }
 
 // Stop makes all workers leave after their current task and prevents new ones. It does not wait for
@@ -154,10 +180,25 @@ func (t *Workers) Stop() {
 // Wait blocks until all goroutines of the workers have ended. Call it after Stop.
 func (t *Workers) Wait() { t.wg.Wait() }
 
-// Count returns the configured number of workers. It takes t.mu.
+// Count returns the number of workers that Scale and Limit have set. It takes t.mu.
 func (t *Workers) Count() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	return t.count()
+}
+
+// Limited reports whether Limit has set a limit. It takes t.mu.
+func (t *Workers) Limited() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.most > 0
+}
+
+// count is Count. Call it with t.mu held.
+func (t *Workers) count() int {
+	if t.most > 0 {
+		return min(t.size, t.most)
+	}
 	return t.size
 }
 

@@ -61,13 +61,14 @@ func (w *Waker) Add(v revoke.Revocation) {
 	w.added.Notify()
 }
 
-// Watch wakes the deferrals of revoked tasks in the queues, at once and after each Add. It blocks
+// Watch wakes the deferrals of revoked tasks in the queues that queues returns, at once and after
+// each Add. It blocks
 // until ctx ends. After an error it waits and tries again. It needs its own goroutine, since it may
 // read many deferrals.
-func (w *Waker) Watch(ctx context.Context, queues []string) {
+func (w *Waker) Watch(ctx context.Context, queues func() []string) {
 	var gap task.Backoff
 	for failures := 0; ; {
-		if err := w.wakePending(ctx, queues); err == nil {
+		if err := w.wakePending(ctx, queues()); err == nil {
 			failures = 0
 			select {
 			case <-w.added:

@@ -12,6 +12,8 @@ import (
 	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/resultstore/natsresults"
 	"github.com/swarmiji/swarmiji/schedule/natsschedule"
+	"github.com/swarmiji/swarmiji/settings"
+	"github.com/swarmiji/swarmiji/settings/natssettings"
 )
 
 // New returns the constructors of broker, result store, event bus and schedule store for the URL t.
@@ -33,6 +35,9 @@ func New(t *open.Target, replicas int, at func() natsconnect.Config) (open.Parts
 		},
 		Events: func(namespace string, retain events.Retention) (events.EventBus, error) {
 			return natsevents.New(natsevents.Config{Connect: at(), Namespace: namespace, Retain: retain, Logger: t.Logger})
+		},
+		Settings: func(namespace string) (settings.Store, error) {
+			return natssettings.New(natssettings.Config{Connect: at(), Namespace: namespace, Replicas: replicas, Logger: t.Logger})
 		},
 		Schedule: func(name string) (open.ScheduleStore, error) {
 			return natsschedule.New(natsschedule.Config{Connect: at(), Name: name, Replicas: replicas, Logger: t.Logger})

@@ -21,6 +21,8 @@ import (
 	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/resultstore/redisresults"
 	"github.com/swarmiji/swarmiji/schedule/redisschedule"
+	"github.com/swarmiji/swarmiji/settings"
+	"github.com/swarmiji/swarmiji/settings/redissettings"
 )
 
 // Parameters of a URL that the driver of hworker also has.
@@ -135,6 +137,9 @@ func New(t *open.Target) (open.Parts, *redis.UniversalOptions, error) {
 		},
 		Limiter: func(namespace string) (limit.Limiter, error) {
 			return redislimit.New(redislimit.Config{Redis: at, Namespace: namespace, Logger: t.Logger})
+		},
+		Settings: func(namespace string) (settings.Store, error) {
+			return redissettings.New(redissettings.Config{Redis: at, Namespace: namespace, Logger: t.Logger})
 		},
 		Schedule: func(name string) (open.ScheduleStore, error) {
 			return redisschedule.New(redisschedule.Config{Redis: at, Name: name, Logger: t.Logger})

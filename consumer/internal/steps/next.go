@@ -1,16 +1,28 @@
-package runs
+package steps
 
 import (
+	"fmt"
 	"time"
 
+	"github.com/google/uuid"
+
+	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// Next is the envelope of the task's next message.
+// Next is the envelope of a task's next message.
 type Next struct {
 	task.Envelope
 	Reason      string // the failure before a retry, as events may show it
 	RateLimited bool   // it waits for its rate limit
+}
+
+// NextOf returns a copy of e for the next message of its task. The caller may change it, but not
+// the slices and maps in it. The count of crashes, which older versions kept there, is 0.
+func NextOf(e *task.Envelope) *Next {
+	next := &Next{Envelope: *e}
+	next.Crashes = 0
+	return next
 }
 
 // SetDelay sets e.Meta.NotBefore to d from now, rounded up to milliseconds, and returns that time.
@@ -31,4 +43,17 @@ func (e *Next) SetNotBefore(at time.Time) time.Time {
 	at = at.Add(at.Add(time.Millisecond - 1).Truncate(time.Millisecond).Sub(at))
 	e.Meta.NotBefore = task.Set(at)
 	return at
+}
+
+// ForeignID returns the id of a task whose envelope has no id: the id of its message if that is a
+// valid task id, else a new one. Returns an error if no new one can be made.
+func ForeignID(m *broker.Message) (task.ID, error) {
+	if id := task.ID(m.ID); id.Check() == nil {
+		return id, nil
+	}
+	id, err := uuid.NewV7()
+	if err != nil {
+		return "", fmt.Errorf("swarmiji: make an id: %w", err)
+	}
+	return task.ID(id.String()), nil
 }

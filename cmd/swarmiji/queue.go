@@ -1,0 +1,82 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/swarmiji/swarmiji/control"
+	"github.com/swarmiji/swarmiji/settings"
+)
+
+// queueServeCmds makes the commands by which consumers serve or leave a queue.
+func (a *app) queueServeCmds() []*cobra.Command {
+	return []*cobra.Command{
+		a.queueServeCmd("add", "Make running consumers serve another queue", "Add makes consumers serve a queue.",
+			"  swarmiji queue add reports --group batch --workers 4", settings.Served{}),
+		a.queueServeCmd("remove", "Make running consumers leave a queue",
+			"Remove makes consumers leave a queue. Running tasks continue, and messages stay in the queue.",
+			"  swarmiji queue remove reports --group batch", settings.Served{Removed: true}),
+	}
+}
+
+func (a *app) queueLimitCmd() *cobra.Command {
+	var concurrency int
+	cmd := &cobra.Command{
+		Use:   "limit QUEUE [RATE]",
+		Short: "Limit how often tasks of a queue start, and how many run at once",
+		Long: "Limit stores how often tasks of the queue start, for example 10/s, and with --concurrency how many run at once.\n" +
+			"It applies to all consumers together if their server keeps limits (Redis and SQL databases do), otherwise to\n" +
+			"each consumer. Without RATE and --concurrency there is no stored limit any more.",
+		Example: "  swarmiji queue limit reports 10/s --concurrency 4\n" +
+			"  swarmiji queue limit reports",
+		Args: cobra.RangeArgs(1, 2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			rate := ""
+			if len(args) > 1 {
+				rate = args[1]
+			}
+			return a.setLimit(cmd, args[:1], nil, rate, concurrency)
+		},
+	}
+	cmd.Flags().IntVar(&concurrency, "concurrency", 0, "how many tasks of the queue run at once; default: no limit")
+	return cmd
+}
+
+func (a *app) queueServeCmd(name, short, long, example string, s settings.Served) *cobra.Command {
+	var t target
+	var group string
+	cmd := &cobra.Command{
+		Use: name + " QUEUE", Short: short, Example: example,
+		Long: long + " With --group it is stored for all consumers of the group (consumer.Config.Group), also for\n" +
+			"those that start later. With --node it is a command to these consumers, until they stop. Exit status: 1 if a\n" +
+			"consumer reports an error, 4 if no consumer answers.",
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if (group == "") == (len(t.nodes) == 0) {
+				return fmt.Errorf("%w: name the consumers, by --group or by --node", errUsage)
+			}
+			if group == "" {
+				c := control.Command{Do: control.DoAddQueue, Queue: args[0], Workers: s.Workers}
+				if s.Removed {
+					c.Do = control.DoRemoveQueue
+				}
+				return a.order(cmd, &t, c, []string{"NODE", "QUEUES", "DONE"}, func(t *table, r *control.Reply) {
+					t.add(r.Node, strings.Join(r.Queues, ","), "ok")
+				})
+			}
+			return a.changeSettings(cmd, args, nil, func(ctx context.Context, store settings.Store, queue, _ string) (settled, error) {
+				s.By = a.operator()
+				return settled{Done: name + " in " + group}, settings.ServeQueue(ctx, store, group, queue, s)
+			})
+		},
+	}
+	cmd.Flags().StringVar(&group, "group", "", "`name` of the group of consumers")
+	if !s.Removed {
+		cmd.Flags().IntVar(&s.Workers, "workers", 0, "tasks that run at once in each consumer; default: as the consumer defines it")
+	}
+	t.flags(cmd, false)
+	return cmd
+}

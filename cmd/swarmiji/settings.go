@@ -1,0 +1,173 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/swarmiji/swarmiji/control"
+	"github.com/swarmiji/swarmiji/inspect"
+	"github.com/swarmiji/swarmiji/internal/utf"
+	"github.com/swarmiji/swarmiji/open"
+	"github.com/swarmiji/swarmiji/settings"
+)
+
+type settled struct {
+	Queue string    `json:"queue,omitempty"`
+	Task  string    `json:"task,omitempty"`
+	Done  string    `json:"done"`
+	Until time.Time `json:"until,omitzero"`
+}
+
+func toLiving(cmd *cobra.Command) bool {
+	f := cmd.Flags()
+	return f.Changed("node") || f.Changed("replies") || f.Changed("collect")
+}
+
+func (a *app) onlyLiving() {
+	a.say("this reached the consumers that run now; ones that start later do not know it")
+}
+
+// changeSettings opens the store of the settings, calls do for each queue and each task, and prints
+// a row for each. do is given the name of a queue or of a task; the other one is "".
+func (a *app) changeSettings(cmd *cobra.Command, queues, tasks []string, do func(ctx context.Context, s settings.Store, queue, task string) (settled, error)) error {
+	return a.with(cmd.Context(), open.Options{}, func(ctx context.Context, s *open.Swarm) error {
+		if s.Settings == nil {
+			return errors.New("no server of this URL keeps settings; name one for the events, such as events=redis://host")
+		}
+		out := []settled{}
+		t := &table{head: []string{"QUEUE", "TASK", "DONE", "UNTIL"}}
+		var errs []error
+		each := func(queue, task string) {
+			row, err := do(ctx, s.Settings, queue, task)
+			switch {
+			case errors.Is(err, settings.ErrBad):
+				errs = append(errs, fmt.Errorf("%w: %w", errUsage, err))
+			case err != nil:
+				errs = append(errs, err)
+			default:
+				row.Queue, row.Task = queue, task
+				out = append(out, row)
+				t.add(queue, task, row.Done, shownTime(row.Until))
+			}
+		}
+		for _, q := range queues {
+			each(q, "")
+		}
+		for _, name := range tasks {
+			each("", name)
+		}
+		if len(out) == 0 {
+			return errors.Join(errs...)
+		}
+		return errors.Join(append([]error{a.show(out, t)}, errs...)...)
+	})
+}
+
+func (a *app) operator() string {
+	host, _ := os.Hostname() // without it the user is enough
+	return utf.Cut(strings.Trim(a.getenv("USER")+"@"+host, "@"), settings.MaxBy)
+}
+
+type pauseOptions struct {
+	tasks    []string
+	duration time.Duration
+	why      string
+}
+
+// stored calls do for each queue and each task through the inspection API, and prints a row for each.
+// do is given the name of a queue or of a task; the other one is "". done names the change.
+func (a *app) stored(cmd *cobra.Command, queues, tasks []string, done string, do func(ctx context.Context, api inspect.API, queue, task string) (inspect.Change, error)) error {
+	return a.inspect(cmd.Context(), inspection{listen: listenTime}, func(ctx context.Context, api inspect.API) error {
+		out := []settled{}
+		t := &table{head: []string{"QUEUE", "TASK", "DONE", "UNTIL"}}
+		var errs []error
+		each := func(queue, task string) {
+			c, err := do(ctx, api, queue, task)
+			if err != nil {
+				errs = append(errs, err)
+				return
+			}
+			row := settled{Queue: queue, Task: task, Done: done, Until: c.At}
+			if c.Stored && c.Done == 0 {
+				row.Done = "not set"
+			}
+			a.noted(c.Notes)
+			out = append(out, row)
+			t.add(queue, task, row.Done, shownTime(row.Until))
+		}
+		for _, q := range queues {
+			each(q, "")
+		}
+		for _, name := range tasks {
+			each("", name)
+		}
+		if len(out) == 0 {
+			return errors.Join(errs...)
+		}
+		return errors.Join(append([]error{a.show(out, t)}, errs...)...)
+	})
+}
+
+// shownTime returns a time for a table, "" for none.
+func shownTime(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.Local().Format(time.RFC3339)
+}
+
+func (a *app) pause(cmd *cobra.Command, queues []string, o *pauseOptions) error {
+	if o.duration < 0 {
+		return fmt.Errorf("%w: --for is %v", errUsage, o.duration)
+	}
+	var until time.Time
+	if o.duration > 0 {
+		until = time.Now().Add(o.duration).Truncate(time.Millisecond)
+	}
+	return a.stored(cmd, queues, o.tasks, "paused", func(ctx context.Context, api inspect.API, queue, task string) (c inspect.Change, err error) {
+		if task != "" {
+			c, err = api.PauseTasks(ctx, inspect.TaskPause{Name: task, Until: until, Reason: o.why})
+		} else {
+			c, err = api.PauseQueue(ctx, inspect.Pause{Queue: queue, Until: until, Reason: o.why})
+		}
+		c.At = until
+		return c, err
+	})
+}
+
+func (a *app) resume(cmd *cobra.Command, queues, tasks []string) error {
+	return a.stored(cmd, queues, tasks, "resumed", func(ctx context.Context, api inspect.API, queue, task string) (inspect.Change, error) {
+		if task != "" {
+			return api.ResumeTasks(ctx, task)
+		}
+		return api.ResumeQueue(ctx, queue)
+	})
+}
+
+func (a *app) setLimit(cmd *cobra.Command, queues, tasks []string, rate string, concurrency int) error {
+	if rate == control.RateDefault {
+		rate = ""
+	}
+	done := "limited"
+	if rate == "" && concurrency == 0 {
+		done = "not limited"
+	}
+	return a.stored(cmd, queues, tasks, done, func(ctx context.Context, api inspect.API, queue, task string) (inspect.Change, error) {
+		return api.SetLimit(ctx, inspect.Limit{Queue: queue, Name: task, Rate: rate, Concurrency: concurrency})
+	})
+}
+
+func notStored(cmd *cobra.Command, flags ...string) error {
+	for _, name := range flags {
+		if cmd.Flags().Changed(name) {
+			return fmt.Errorf("%w: --%s is for stored settings; name a queue or a task, without --node, --replies and --collect", errUsage, name)
+		}
+	}
+	return nil
+}

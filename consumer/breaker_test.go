@@ -1,0 +1,94 @@
+package consumer_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/swarmiji/swarmiji/broker/membroker"
+	"github.com/swarmiji/swarmiji/consumer"
+	"github.com/swarmiji/swarmiji/internal/testwait"
+	"github.com/swarmiji/swarmiji/producer"
+	"github.com/swarmiji/swarmiji/settings"
+	"github.com/swarmiji/swarmiji/settings/memsettings"
+	"github.com/swarmiji/swarmiji/task"
+)
+
+// TestBreakerDoubles shows that a breaker that fails again pauses for twice the time, up to
+// MaxPause. Each pause has one attempt, and a success resets it.
+func TestBreakerDoubles(t *testing.T) {
+	ctx := testwait.Long(t)
+	server, store := membroker.NewServer(membroker.Config{}), memsettings.New()
+	defer store.Close(ctx)
+	quiet := slog.New(slog.DiscardHandler)
+	p, err := producer.New(producer.Config{Broker: server.Connect(), Logger: quiet})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close(ctx)
+	c, err := consumer.New(consumer.Config{
+		Broker: server.Connect(), Settings: store, Logger: quiet,
+		Breakers: map[string]consumer.Breaker{"mail": {Failures: 1, Of: 1, Pause: 200 * time.Millisecond, MaxPause: 400 * time.Millisecond}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	mail := task.New[int, int]("mail")
+	attempts := make(chan int, 100)
+	if err := mail.Handle(c, func(_ context.Context, n int) (int, error) {
+		attempts <- n
+		if len(attempts) < 4 {
+			return 0, task.Retry(errors.New("broken"))
+		}
+		return n, nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	run, stop := context.WithCancel(ctx)
+	ended := make(chan error, 1)
+	go func() { ended <- c.Run(run) }()
+	defer func() {
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}()
+	if _, err := mail.Submit(ctx, p, 1, task.WithMaxRetries(10), task.WithRetryDelay(0), task.WithIgnoreResult(true)); err != nil {
+		t.Fatal(err)
+	}
+	key := settings.TaskBreaker("mail")
+	most := settings.Breaker{}
+	testwait.Until(t, "the task succeeds and the breaker is reset", func() bool {
+		v, found, err := key.Get(ctx, store)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if found && v.Trips > most.Trips {
+			most = v
+		}
+		return !found && len(attempts) == 4
+	})
+	if most.Trips != 3 || most.Pause != 400*time.Millisecond || most.Why == "" {
+		t.Errorf("the last pause was %+v", most)
+	}
+}
+
+// TestSettingsRefused shows that New names each part of the configuration that needs a store, and
+// each invalid breaker.
+func TestSettingsRefused(t *testing.T) {
+	_, err := consumer.New(consumer.Config{
+		Broker: membroker.NewServer(membroker.Config{}).Connect(), Group: "a b", Breakers: map[string]consumer.Breaker{"mail": {Failures: 3, Of: 2}},
+		Queues: map[string]consumer.QueueConfig{"work": {Breaker: &consumer.Breaker{Failures: 1, Of: 1, Pause: time.Hour, MaxPause: time.Minute}}},
+	})
+	if err == nil {
+		t.Fatal("New has accepted it")
+	}
+	for _, want := range []string{"need Settings", "Group", "3 failures of 2", "needs Config.Settings", "Pause is 1h0m0s"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("the error does not say %q: %v", want, err)
+		}
+	}
+}

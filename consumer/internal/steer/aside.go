@@ -1,0 +1,132 @@
+package steer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/swarmiji/swarmiji/internal/naming"
+	"github.com/swarmiji/swarmiji/settings"
+)
+
+// Messages of a paused task are moved to a queue of their own. A setting ([settings.AsideOf]) says
+// that such a queue may have messages. It is stored before the first message is moved. When the
+// pause ends, the consumers move the messages back until the queue is empty. Then they delete the
+// setting, if its revision is still the one from before the check.
+//
+// A consumer may move a message just before it learns that the pause has ended, and another one
+// may have found the queue empty already. So each consumer that has moved messages stores the
+// setting again when it learns of the end.
+
+// aside is a queue with a task whose messages were moved.
+type aside struct{ queue, name string }
+
+// AsideQueue returns the name of the queue for the messages of a paused task: QUEUE.paused.TASK, or
+// with a hash in place of names that are too long.
+func AsideQueue(queue, name string) string {
+	const middle = ".paused."
+	if full := queue + middle + name; len(full) <= naming.MaxName {
+		return full
+	}
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(queue + "/" + name)) // it never fails
+	hash := fmt.Sprintf("%016x", h.Sum64())
+	return queue[:min(len(queue), naming.MaxName-len(middle)-len(hash))] + middle + hash
+}
+
+// Moving stores that messages of a task are moved out of a queue, once for each pause. Call it
+// before a message is moved. Returns the error of the store.
+func (s *Steer) Moving(ctx context.Context, queue, name string) error {
+	since, _ := pausedSince(s.state.Load(), name, time.Now())
+	a := aside{queue, name}
+	s.mu.Lock()
+	at, ok := s.touched[a]
+	s.moved[a] = true
+	s.mu.Unlock()
+	if ok && at.Equal(since) {
+		return nil
+	}
+	if err := s.touch(ctx, a); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	s.touched[a] = since
+	s.mu.Unlock()
+	return nil
+}
+
+// Moved must be called after a message was moved. If the pause has ended meanwhile, it wakes Run,
+// which stores again that the queue has messages.
+func (s *Steer) Moved(queue, name string) {
+	s.mu.Lock()
+	s.moved[aside{queue, name}] = true
+	s.mu.Unlock()
+	if !s.TaskPaused(name) {
+		s.again.Notify()
+	}
+}
+
+// touch stores the setting of a, with a new revision.
+func (s *Steer) touch(ctx context.Context, a aside) error {
+	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	defer cancel()
+	return settings.AsideOf(a.queue, a.name).Set(ctx, s.cfg.Store, settings.Aside{At: time.Now().UTC()})
+}
+
+// touchMoved stores the settings of the tasks whose messages this consumer has moved and whose
+// pause has ended. After an error it tries again at the next call.
+func (s *Steer) touchMoved(ctx context.Context) {
+	s.mu.Lock()
+	var over []aside
+	for a := range s.moved {
+		if !s.TaskPaused(a.name) {
+			over = append(over, a)
+			delete(s.moved, a)
+			delete(s.touched, a)
+		}
+	}
+	s.mu.Unlock()
+	for _, a := range over {
+		if err := s.touch(ctx, a); err != nil && ctx.Err() == nil {
+			s.cfg.Log(slog.LevelWarn, "it could not be stored that messages were moved; it is tried again", slog.Any("error", err))
+			s.mu.Lock()
+			s.moved[a] = true
+			s.mu.Unlock()
+		}
+	}
+}
+
+// Asides returns the tasks whose messages were moved out of a queue and whose pause has ended, with
+// the revisions of the settings.
+func (s *Steer) Asides(queue string) map[string]uint64 {
+	state := s.state.Load()
+	var all map[string]uint64
+	for key, revision := range state.Aside {
+		of, name, _ := strings.Cut(key, "/")
+		if of != queue || s.TaskPaused(name) {
+			continue
+		}
+		if all == nil {
+			all = make(map[string]uint64)
+		}
+		all[name] = revision
+	}
+	return all
+}
+
+// emptied deletes the setting that messages of a task were moved out of a queue, if it still has
+// this revision. Call it after the queue was found empty. Returns the error of the store; another
+// revision is not an error.
+func (s *Steer) emptied(ctx context.Context, queue, name string, revision uint64) error {
+	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	defer cancel()
+	err := s.cfg.Store.Delete(ctx, settings.AsideOf(queue, name).String(), revision)
+	if errors.Is(err, settings.ErrConflict) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,148 @@
+package steer
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/swarmiji/swarmiji/internal/utf"
+	"github.com/swarmiji/swarmiji/settings"
+)
+
+// Defaults of a [Breaker].
+const (
+	DefaultPause    = 30 * time.Second
+	DefaultMaxPause = time.Hour
+)
+
+// Breaker pauses a queue or a task when Failures of the last Of attempts have failed.
+type Breaker struct {
+	Failures, Of    int
+	Pause, MaxPause time.Duration // the first pause and the longest one
+}
+
+// window holds the results of the last attempts.
+type window struct {
+	failed []bool // a ring
+	next   int
+	count  int // of failures
+}
+
+// add adds a result to a window of the given size and returns the number of failures in it.
+func (w *window) add(failed bool, size int) int {
+	switch {
+	case len(w.failed) < size:
+		w.failed = append(w.failed, failed)
+	default:
+		if w.failed[w.next] {
+			w.count--
+		}
+		w.failed[w.next] = failed
+	}
+	w.next = (w.next + 1) % size
+	if failed {
+		w.count++
+	}
+	return w.count
+}
+
+// Ended counts the end of an attempt that started at the given time, for the breakers of its queue
+// and its name. why is the text of its error. It does not block: breakers are stored on other
+// goroutines.
+func (s *Steer) Ended(queue, name string, started time.Time, failed bool, why string) {
+	state := s.state.Load()
+	b := s.cfg.Queue(queue)
+	if have, tripped := state.QueueBreakers[queue]; tripped || b.Of > 0 {
+		s.count(settings.QueueBreaker(queue), b, &have, tripped, started, failed, why)
+	}
+	b = s.cfg.Tasks[name]
+	if have, tripped := state.TaskBreakers[name]; tripped || b.Of > 0 {
+		s.count(settings.TaskBreaker(name), b, &have, tripped, started, failed, why)
+	}
+}
+
+// count counts the end of an attempt for one breaker. have is its stored state, if it has tripped.
+// An attempt from before the end of the pause says nothing: it does not change a tripped breaker.
+func (s *Steer) count(k settings.Key[settings.Breaker], b Breaker, have *settings.Breaker, tripped bool, started time.Time, failed bool, why string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.writing[k.String()], tripped && started.Before(have.Until):
+		return
+	case tripped && failed:
+		s.store(k, func(ctx context.Context) error { return s.trip(ctx, k, b, why) })
+	case tripped:
+		s.store(k, func(ctx context.Context) error { return s.reset(ctx, k, started) })
+	default:
+		w := s.windows[k.String()]
+		if w == nil {
+			w = &window{}
+			s.windows[k.String()] = w
+		}
+		if w.add(failed, b.Of) >= b.Failures && failed {
+			delete(s.windows, k.String())
+			s.store(k, func(ctx context.Context) error { return s.trip(ctx, k, b, why) })
+		}
+	}
+}
+
+// store runs change on another goroutine, within storeTimeout, and logs its error. Until it has
+// ended, further attempts do not count. Call it with s.mu held.
+func (s *Steer) store(k settings.Key[settings.Breaker], change func(context.Context) error) {
+	s.writing[k.String()] = true
+	s.cfg.Go(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), storeTimeout)
+		defer cancel()
+		err := change(ctx)
+		s.mu.Lock()
+		delete(s.writing, k.String())
+		s.mu.Unlock()
+		if err != nil {
+			s.cfg.Log(slog.LevelWarn, "a breaker could not be stored", slog.String("key", k.String()), slog.Any("error", err))
+		}
+	})
+}
+
+// errPaused says that another consumer has stored the pause.
+var errPaused = errors.New("paused already")
+
+// trip stores the pause of a breaker: the first one, or twice the last one. If another consumer has
+// stored it, trip does nothing.
+func (s *Steer) trip(ctx context.Context, k settings.Key[settings.Breaker], b Breaker, why string) error {
+	var stored settings.Breaker
+	err := k.Update(ctx, s.cfg.Store, func(v *settings.Breaker, found bool) error {
+		now := time.Now().UTC().Truncate(time.Millisecond)
+		if found && now.Before(v.Until) {
+			return errPaused
+		}
+		pause := cmp.Or(b.Pause, DefaultPause)
+		if found {
+			pause = min(2*v.Pause, cmp.Or(b.MaxPause, DefaultMaxPause))
+		}
+		*v = settings.Breaker{
+			Until: now.Add(pause), Pause: pause, Trips: v.Trips + 1, Node: s.cfg.Node, Why: utf.Cut(why, settings.MaxWhy), At: now,
+		}
+		stored = *v
+		return nil
+	})
+	if errors.Is(err, errPaused) {
+		return nil
+	}
+	if err == nil {
+		s.cfg.Log(slog.LevelWarn, "a breaker has tripped", slog.String("key", k.String()), slog.Duration("pause", stored.Pause),
+			slog.Int("trips", stored.Trips), slog.String("why", stored.Why))
+	}
+	return err
+}
+
+// reset removes a tripped breaker after an attempt that started at the given time has succeeded,
+// unless it has tripped again after that.
+func (s *Steer) reset(ctx context.Context, k settings.Key[settings.Breaker], started time.Time) error {
+	found, err := k.RemoveIf(ctx, s.cfg.Store, func(v *settings.Breaker) bool { return !started.Before(v.Until) })
+	if found {
+		s.cfg.Log(slog.LevelInfo, "a breaker is reset: a task has succeeded", slog.String("key", k.String()))
+	}
+	return err
+}

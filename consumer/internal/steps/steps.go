@@ -1,0 +1,62 @@
+// Package steps repeats the steps of a settlement, and calls hooks of users around steps.
+package steps
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/consumer/internal/workflow"
+	"github.com/swarmiji/swarmiji/internal/guard"
+	"github.com/swarmiji/swarmiji/internal/wake"
+	"github.com/swarmiji/swarmiji/task"
+)
+
+// Errors that end a settlement.
+var (
+	// ErrDone ends a settlement because another attempt has settled the task. There is nothing left to
+	// do.
+	ErrDone = errors.New("swarmiji: settled by another attempt")
+	// ErrUncertain ends a settlement that sent a message with an unknown outcome: the broker may have
+	// the message or not. The message must not be sent again.
+	ErrUncertain = errors.New("swarmiji: published with an unknown outcome; not published again because the task runs at most once")
+)
+
+// Repeat calls step with ctx until it succeeds, with growing pauses, and returns nil then. It calls
+// first once, with the first error that it repeats. It returns early:
+//
+//   - the error of step, if that is ErrDone, ErrUncertain, [workflow.ErrUnsendable] or a lost
+//     delivery
+//   - the last error of step, if ctx has ended
+//   - [broker.ErrLeaseLost], if lost is closed during a pause
+//
+// A nil lost is never closed.
+func Repeat(ctx context.Context, lost <-chan struct{}, step func(context.Context) error, first func(error)) error {
+	var gap task.Backoff
+	for attempt := 0; ; attempt++ {
+		err := step(ctx)
+		if err == nil || broker.Gone(err) || errors.Is(err, ErrDone) || errors.Is(err, workflow.ErrUnsendable) || errors.Is(err, ErrUncertain) {
+			return err
+		}
+		if attempt == 0 {
+			first(err)
+		}
+		if wake.SleepOr(ctx, lost, gap.Interval(attempt)) {
+			continue
+		}
+		if ctx.Err() != nil {
+			return err
+		}
+		return broker.ErrLeaseLost
+	}
+}
+
+// Veto calls hook. It returns nil if hook returns nil. Otherwise it returns the error or the panic
+// of hook, with what, the name of the prevented action.
+func Veto(what string, hook func() error) error {
+	if err := guard.Call(hook); err != nil {
+		return fmt.Errorf("swarmiji: consumer: hook before %s: %w", what, err)
+	}
+	return nil
+}
