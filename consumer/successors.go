@@ -18,6 +18,7 @@ import (
 // hooks, and count each confirmed successor and send its event.
 func (c *Consumer) workflowConfig() *workflow.Config {
 	w := &workflow.Config{
+		Counts: new(workflow.Counts),
 		Broker: c.cfg.Broker, Codec: c.codec, Gatherer: c.gather, GroupWait: c.cfg.Tuning.GroupWait, Node: c.cfg.Report.NodeID,
 		BeforeEnqueue: func(queue string, e *task.Envelope) (func(error), error) {
 			return c.beforeEnqueue(c.settle, queue, e)

@@ -80,7 +80,7 @@ func (f *Sender) reportMember(e *task.Envelope, end ending) {
 	if f.stopped = f.stopped || !ok; f.stopped || refused {
 		return
 	}
-	if c.Counted != nil && c.counts.due(e.Group, &g) {
+	if c.Counted != nil && c.Counts.due(e.Group, &g) {
 		c.Counted(e, g)
 	}
 	if g.Decider != e.GroupIndex {

@@ -40,7 +40,8 @@ type Config struct {
 	// Counted is called after the end of a member has arrived, at most once a second for each group,
 	// and for the last member. nil: not called.
 	Counted func(member *task.Envelope, g resultstore.Gathered)
-	counts  Counts
+	// Counts limits the calls of Counted. Required with it.
+	Counts *Counts
 }
 
 // Run is the ended task as its consumer settles it.
