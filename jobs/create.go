@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/swarmiji/swarmiji/capability"
 	"github.com/swarmiji/swarmiji/jobs/internal/rules"
 	"github.com/swarmiji/swarmiji/jobs/internal/txn"
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
@@ -280,7 +281,7 @@ func (s *Service) createSimple(ctx context.Context, drafts []Row) ([]Created, er
 		return refs
 	}
 	var err error
-	if in, ok := s.c.Store.(jobstore.Inserter); ok {
+	if in, ok := capability.As[jobstore.Inserter](s.c.Store); ok {
 		err = in.Insert(ctx, draft)
 	} else {
 		err = s.c.Store.Single(ctx, func(ctx context.Context, tx jobstore.Tx) error {

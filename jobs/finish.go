@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/swarmiji/swarmiji/capability"
 	"github.com/swarmiji/swarmiji/jobs/internal/rules"
 	"github.com/swarmiji/swarmiji/jobs/internal/txn"
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
@@ -121,7 +122,7 @@ func (s *Service) dropSimple(ctx context.Context, id ID, token int64) (dropped b
 	}
 	err = s.c.Store.Single(ctx, func(ctx context.Context, tx jobstore.Tx) error {
 		dropped = false
-		d, ok := tx.(jobstore.Dropper)
+		d, ok := capability.As[jobstore.Dropper](tx)
 		if !ok {
 			s.noDropper.Store(true)
 			return nil

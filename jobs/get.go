@@ -8,6 +8,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/swarmiji/swarmiji/capability"
 	pages "github.com/swarmiji/swarmiji/jobs/internal/page"
 	"github.com/swarmiji/swarmiji/jobs/internal/rules"
 	"github.com/swarmiji/swarmiji/jobs/internal/txn"
@@ -135,7 +136,7 @@ func (s *Service) claimSimple(ctx context.Context, sel Selector, lease time.Dura
 	var asked time.Time
 	err = s.c.Store.Single(ctx, func(ctx context.Context, tx jobstore.Tx) error {
 		found, rest, asked = nil, true, time.Now()
-		t, ok := tx.(jobstore.Taker)
+		t, ok := capability.As[jobstore.Taker](tx)
 		if !ok {
 			s.noTaker.Store(true)
 			return nil

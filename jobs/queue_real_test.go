@@ -76,7 +76,7 @@ func TestLimitIsKeptByLeadersThatLoseTheirLeases(t *testing.T) {
 				if _, err := g.CreateAll(t.Context(), specs); err != nil {
 					t.Fatal(err)
 				}
-				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 				defer cancel()
 				var wg sync.WaitGroup
 				for range 2 {
@@ -87,10 +87,12 @@ func TestLimitIsKeptByLeadersThatLoseTheirLeases(t *testing.T) {
 				select {
 				case <-g.done:
 				case <-ctx.Done():
-					t.Errorf("%d jobs have not ended", g.left)
 				}
 				cancel()
 				wg.Wait()
+				if g.left > 0 {
+					t.Errorf("%d jobs have not ended", g.left)
+				}
 				if g.leads < 2 {
 					t.Errorf("the lease was had only by %d", g.leads)
 				}

@@ -3,7 +3,7 @@ package archtest
 // capable lists the packages whose exported interfaces are found with capability.As and never with
 // a type assertion, and single interfaces of other packages. Interfaces of task have another
 // purpose, such as values of a context.
-var capable = []string{"broker", "resultstore", "events", "schedule", "limit", "settings", "control", "task.BatchSubmitter"}
+var capable = []string{"broker", "resultstore", "events", "schedule", "limit", "settings", "control", "jobs/jobstore", "deferral", "outbox", "task.BatchSubmitter"}
 
 // testingOnly lists the packages outside of _test.go files that may import testing. No program may.
 var testingOnly = []string{"@suites", "internal/sqlconn/sqltest", "internal/suite", "internal/testserver", "internal/testwait"}

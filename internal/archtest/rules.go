@@ -205,7 +205,7 @@ var coreLayers = []rule{
 	{
 		"L2",
 		[]string{"jobs/internal/line"},
-		[]string{"jobs/internal/page", "jobs/jobstore", "task"},
+		[]string{"jobs/internal/page", "jobs/jobstore", "task", "capability"},
 		"what queues and the explanation of queues both measure",
 	},
 	{

@@ -34,7 +34,7 @@ func projectFiles(dir string) ([]string, error) {
 			return err
 		}
 		switch {
-		case !slices.Contains(skipped, rel):
+		case !slices.Contains(skipped, rel) && d.Name() != "node_modules":
 		case d.IsDir():
 			return filepath.SkipDir
 		default:

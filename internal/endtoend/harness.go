@@ -90,7 +90,7 @@ func newRoad(t *testing.T, open Open, change ...func(*producer.Config, *consumer
 	t.Helper()
 	h := open(t)
 	if h.Patience == 0 {
-		h.Patience = 20 * time.Second
+		h.Patience = 2 * time.Minute
 	}
 	r := &road{t: t, h: h, log: &logBuffer{}}
 	logger := slog.New(slog.NewTextHandler(r.log, &slog.HandlerOptions{Level: slog.LevelDebug}))

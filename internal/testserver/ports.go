@@ -20,7 +20,8 @@ const (
 // process ends. Other test processes skip reserved ports, even while a killed server or a cut proxy
 // does not listen on them.
 func freePorts(n int) ([]int, error) {
-	dir := filepath.Join(os.TempDir(), fmt.Sprintf("swarmiji-ports-%d", os.Getuid()))
+	// All test processes share this directory, whatever their TMPDIR is.
+	dir := filepath.Join("/tmp", fmt.Sprintf("swarmiji-ports-%d", os.Getuid()))
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("no place to keep count of ports: %w", err)
 	}

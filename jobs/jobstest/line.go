@@ -354,7 +354,7 @@ func lineCases() []testCase {
 				list := w.queues(s, 100)
 				check := func(ctx context.Context, tx jobstore.Tx) error {
 					for _, queue := range []string{"q", "Q", "*", "nothing", "", "' OR 1=1 --", "x\x00"} {
-						n, weight, err := tx.(jobstore.Weigher).Weigh(ctx, queue)
+						n, weight, err := optional[jobstore.Weigher](tx).Weigh(ctx, queue)
 						if err != nil {
 							return err
 						}

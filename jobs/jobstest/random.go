@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"github.com/swarmiji/swarmiji/capability"
 	"github.com/swarmiji/swarmiji/jobs"
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 	"github.com/swarmiji/swarmiji/task"
@@ -147,7 +148,7 @@ func (o *op) run(ctx context.Context, tx jobstore.Tx, r *ledger) error {
 		found, err := o.Query.Find(ctx, tx)
 		return errors.Join(err, differ(fmt.Sprintf("line %+v", *o.Query.Line), found, inLine(r.jobs, o.Query.Line, o.Query.Line.By, o.Query.Limit)))
 	case "weigh":
-		if g, ok := tx.(jobstore.Weigher); ok {
+		if g, ok := capability.As[jobstore.Weigher](tx); ok {
 			n, weight, err := g.Weigh(ctx, "q")
 			if wantN, want := weighed(r.jobs, "q"); err == nil && (n != wantN || weight != want) {
 				err = fmt.Errorf("%d run that weigh %d, not %d that weigh %d", n, weight, wantN, want)
@@ -155,11 +156,11 @@ func (o *op) run(ctx context.Context, tx jobstore.Tx, r *ledger) error {
 			return err
 		}
 	case "take":
-		if t, ok := tx.(jobstore.Taker); ok {
+		if t, ok := capability.As[jobstore.Taker](tx); ok {
 			return o.take(ctx, t, r)
 		}
 	case "drop":
-		if d, ok := tx.(jobstore.Dropper); ok {
+		if d, ok := capability.As[jobstore.Dropper](tx); ok {
 			return o.drop(ctx, d, r, id)
 		}
 	}

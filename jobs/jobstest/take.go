@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/swarmiji/swarmiji/capability"
 	"github.com/swarmiji/swarmiji/jobs"
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
@@ -23,7 +24,7 @@ func (w *world) take(s jobs.Store, d jobs.Due, limit int, lease time.Duration) (
 	ctx, cancel := w.Ctx()
 	defer cancel()
 	w.Must(s.Single(ctx, func(ctx context.Context, tx jobstore.Tx) (err error) {
-		t, ok := tx.(jobstore.Taker)
+		t, ok := capability.As[jobstore.Taker](tx)
 		if !ok {
 			return errors.New("the transaction is no Taker")
 		}
@@ -146,7 +147,7 @@ func takeCases() []testCase {
 				ctx, cancel := w.Ctx()
 				defer cancel()
 				err := s.Update(ctx, func(ctx context.Context, tx jobstore.Tx) error {
-					taken, _, err := tx.(jobstore.Taker).Take(ctx, forPattern("a"), 1, 0)
+					taken, _, err := optional[jobstore.Taker](tx).Take(ctx, forPattern("a"), 1, 0)
 					if err != nil || len(taken) != 1 {
 						return fmt.Errorf("%d were taken: %w", len(taken), err)
 					}
@@ -180,7 +181,7 @@ func takeCases() []testCase {
 						var mine []jobs.Row
 						ctx, cancel := w.Ctx()
 						err := from.Single(ctx, func(ctx context.Context, tx jobstore.Tx) (err error) {
-							mine, _, err = tx.(jobstore.Taker).Take(ctx, forPattern("take"), 1+i%3, time.Hour)
+							mine, _, err = optional[jobstore.Taker](tx).Take(ctx, forPattern("take"), 1+i%3, time.Hour)
 							return err
 						})
 						cancel()
@@ -241,7 +242,7 @@ func (w *world) drop(s jobs.Store, id jobs.ID, token int64) (dropped bool) {
 	ctx, cancel := w.Ctx()
 	defer cancel()
 	w.Must(s.Single(ctx, func(ctx context.Context, tx jobstore.Tx) (err error) {
-		d, ok := tx.(jobstore.Dropper)
+		d, ok := capability.As[jobstore.Dropper](tx)
 		if !ok {
 			return errors.New("the transaction is no Dropper")
 		}
@@ -315,7 +316,7 @@ func dropCases() []testCase {
 				ctx, cancel := w.Ctx()
 				defer cancel()
 				err := s.Update(ctx, func(ctx context.Context, tx jobstore.Tx) error {
-					dropped, err := tx.(jobstore.Dropper).Drop(ctx, j.ID, 3)
+					dropped, err := optional[jobstore.Dropper](tx).Drop(ctx, j.ID, 3)
 					if err != nil || !dropped {
 						return fmt.Errorf("dropped: %v, %w", dropped, err)
 					}
@@ -343,7 +344,7 @@ func dropCases() []testCase {
 						var did bool
 						ctx, cancel := w.Ctx()
 						err := []jobs.Store{s, other}[i%2].Single(ctx, func(ctx context.Context, tx jobstore.Tx) (err error) {
-							did, err = tx.(jobstore.Dropper).Drop(ctx, j.ID, 3)
+							did, err = optional[jobstore.Dropper](tx).Drop(ctx, j.ID, 3)
 							return err
 						})
 						cancel()
@@ -365,4 +366,13 @@ func dropCases() []testCase {
 			},
 		},
 	}
+}
+
+// optional returns tx as a T. It panics if tx is not one.
+func optional[T any](tx jobstore.Tx) T {
+	t, ok := capability.As[T](tx)
+	if !ok {
+		panic("the promise of the harness is wrong")
+	}
+	return t
 }

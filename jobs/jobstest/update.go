@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/swarmiji/swarmiji/capability"
 	"github.com/swarmiji/swarmiji/jobs"
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
@@ -276,7 +277,7 @@ func updateCases() []testCase {
 			Explain: "Insert, if a store has it, is Update with one Save of new jobs: all of them are stored in order when it returns nil. None is stored if one is invalid or has an id, or if draft panics. draft receives the store's time.",
 			Run: func(w *world) {
 				s := w.Open()
-				in, ok := s.(jobstore.Inserter)
+				in, ok := capability.As[jobstore.Inserter](s)
 				if !ok {
 					return // new jobs are then saved in a Single
 				}
@@ -325,13 +326,13 @@ func updateCases() []testCase {
 				defer cancel()
 				for name, run := range map[string]func(context.Context, txFunc) error{"Update": s.Update, "Single": s.Single} {
 					w.Must(run(ctx, func(_ context.Context, tx jobstore.Tx) error {
-						if _, ok := tx.(jobstore.Taker); ok != w.h.Promises.Take {
+						if _, ok := capability.As[jobstore.Taker](tx); ok != w.h.Promises.Take {
 							return fmt.Errorf("offered as a Taker: %v, promised: %v", ok, w.h.Promises.Take)
 						}
-						if _, ok := tx.(jobstore.Dropper); ok != w.h.Promises.Drop {
+						if _, ok := capability.As[jobstore.Dropper](tx); ok != w.h.Promises.Drop {
 							return fmt.Errorf("offered as a Dropper: %v, promised: %v", ok, w.h.Promises.Drop)
 						}
-						if _, ok := tx.(jobstore.Weigher); ok != w.h.Promises.Weigh {
+						if _, ok := capability.As[jobstore.Weigher](tx); ok != w.h.Promises.Weigh {
 							return fmt.Errorf("offered as a Weigher: %v, promised: %v", ok, w.h.Promises.Weigh)
 						}
 						return nil

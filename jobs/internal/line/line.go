@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/swarmiji/swarmiji/capability"
 	"github.com/swarmiji/swarmiji/jobs/internal/page"
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 	"github.com/swarmiji/swarmiji/task"
@@ -59,7 +60,7 @@ func place(j *jobstore.Row) *jobstore.Row {
 // Otherwise it reads all these jobs in pages. Returns errors of the store; both numbers are then
 // 0.
 func Weigh(ctx context.Context, tx jobstore.Tx, queue string) (n, weight int64, err error) {
-	if w, ok := tx.(jobstore.Weigher); ok {
+	if w, ok := capability.As[jobstore.Weigher](tx); ok {
 		return w.Weigh(ctx, queue)
 	}
 	after := jobstore.ID(0)
