@@ -12,6 +12,9 @@ type Do string
 
 // The kinds.
 const (
+	DoPauseTasks      Do = "pause-tasks"
+	DoResumeTasks     Do = "resume-tasks"
+	DoSetLimit        Do = "set-limit"
 	DoPurgeQueue      Do = "purge-queue"
 	DoPauseQueue      Do = "pause-queue"
 	DoResumeQueue     Do = "resume-queue"
@@ -42,7 +45,7 @@ const (
 // Action is the one step that helps, for programs and for people.
 type Action struct {
 	Do Do `json:"do"`
-	// Text says in a short English phrase what the step is.
+	// Text is the step as a short English phrase.
 	Text string `json:"text"`
 	// Command is the same as a line of the program swarmiji. "": no command does it.
 	Command string `json:"command,omitempty"`
@@ -80,6 +83,10 @@ func quote(word string) string {
 
 func resumeQueue(queue string) *Action {
 	return &Action{Do: DoResumeQueue, Text: "resume the queue", Command: command("queue", "resume", queue), Queue: queue}
+}
+
+func resumeTasks(name string) *Action {
+	return &Action{Do: DoResumeTasks, Text: "resume the tasks", Command: command("resume", "--task", name), Name: name}
 }
 
 func startConsumer(queue string) *Action {

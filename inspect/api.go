@@ -17,6 +17,7 @@ type API interface {
 	Jobs
 	Workers
 	Events
+	Settings
 	Audit
 	Health
 }
@@ -28,8 +29,8 @@ type Queues interface {
 	ListQueues(ctx context.Context, q QueueQuery) (QueuePage, error)
 	// GetQueue returns one queue. Returns [ErrNotFound] if it does not exist.
 	GetQueue(ctx context.Context, name string) (Queue, error)
-	// ListMessages returns the messages of a queue that wait, are delayed, are held by consumers or are
-	// dead, without their arguments. Returns [ErrUnsupported] for a place that the broker cannot show.
+	// ListMessages returns the messages of a queue that wait, are delayed, held or dead, without their
+	// arguments. Returns [ErrUnsupported] for a place that the broker cannot show.
 	ListMessages(ctx context.Context, q MessageQuery) (MessagePage, error)
 	// PurgeQueue removes the messages that wait in a queue. Held, delayed and dead messages stay. The
 	// tasks get no record.
@@ -50,8 +51,8 @@ type Tasks interface {
 	CountTasks(ctx context.Context, query string) (Count, error)
 	// GetTask returns everything that is known of a task. Returns [ErrNotFound] if no part knows it.
 	GetTask(ctx context.Context, k TaskKey) (TaskDetail, error)
-	// Why returns where a task is and what it waits for. A task that no part knows is no error: the
-	// reason has [KindUnknown].
+	// Why explains where a task is and why it waits. For a task that no part knows it returns a reason
+	// of [KindUnknown] and no error.
 	Why(ctx context.Context, k TaskKey) (Explanation, error)
 	// ListRunning returns the tasks that consumers run or have fetched, the oldest of each consumer
 	// first. A consumer shows at most 1,000 of each kind; RunningPage.More counts the others.
@@ -67,14 +68,16 @@ type Dead interface {
 	// ListDead returns the dead letters that match, the oldest first. Letters that are removed
 	// meanwhile shift the later pages.
 	ListDead(ctx context.Context, q DeadQuery) (DeadPage, error)
-	// CountDead counts the dead letters that match, up to [MaxCount].
-	CountDead(ctx context.Context, f DeadFilter) (Count, error)
-	// GetDead returns the newest dead letter of a task. Returns [ErrNotFound] if there is none.
+	// SummarizeDead counts the dead letters that match, by name and by reason. It stops at [MaxCount].
+	SummarizeDead(ctx context.Context, f DeadFilter) (DeadSummary, error)
+	// GetDead returns the newest dead letter of a task. Returns [ErrNotFound] if it has no
+	// dead letter.
 	GetDead(ctx context.Context, k DeadKey) (DeadLetter, error)
 	// RequeueDead puts dead letters back into their queue, where a new life of their tasks begins.
 	// Refused letters stay, and Change.Problems names them.
 	RequeueDead(ctx context.Context, c DeadChange) (Change, error)
-	// DropDead deletes dead letters for good.
+	// DropDead deletes dead letters for good. Without a limit and with the queue alone it deletes all
+	// letters of the queue in one call.
 	DropDead(ctx context.Context, c DeadChange) (Change, error)
 	// ExportDead returns dead letters byte for byte, in the form of deadletter.Letters.Export.
 	ExportDead(ctx context.Context, q DeadQuery) (DeadExport, error)
@@ -104,7 +107,8 @@ type Schedules interface {
 	RunSchedule(ctx context.Context, id string) (Change, error)
 	// PauseSchedule stops an entry from running until it is resumed.
 	PauseSchedule(ctx context.Context, id string) (Change, error)
-	// ResumeSchedule ends the pause of an entry. Change.At is its next run, zero if it has none.
+	// ResumeSchedule ends the pause of an entry. Change.At is its next run. Zero: it has no
+	// further run.
 	ResumeSchedule(ctx context.Context, id string) (Change, error)
 	// RemoveSchedule deletes an entry. Returns [ErrNotFound] if it does not exist.
 	RemoveSchedule(ctx context.Context, id string) (Change, error)
@@ -116,7 +120,7 @@ type Jobs interface {
 	ListJobs(ctx context.Context, q JobQuery) (JobPage, error)
 	// GetJob returns a job with its data, which may hold secrets, and its first children.
 	GetJob(ctx context.Context, id int64) (JobDetail, error)
-	// WhyJob returns why a job does not run, or what it is doing.
+	// WhyJob explains why a job does not run, or describes its run.
 	WhyJob(ctx context.Context, id int64) (Explanation, error)
 	// RetryJobs lets jobs run again, all of them or none. Without Force it refuses jobs that run,
 	// await an answer or are FINISHED, with [ErrConflict].
@@ -124,8 +128,8 @@ type Jobs interface {
 	// CancelJobs makes jobs CANCELLED, one after the other, and stops at the first refused one.
 	CancelJobs(ctx context.Context, c JobChange) (Change, error)
 	// RemoveJobs deletes jobs, one after the other, and stops at the first refused one. Without Force
-	// it refuses jobs that run, are PAUSED or have children. With Force these are cancelled and deleted
-	// too, and the children before them.
+	// it refuses jobs that run, are PAUSED or have children. With Force it cancels and deletes these
+	// too, and their children first.
 	RemoveJobs(ctx context.Context, c JobChange) (Change, error)
 }
 
@@ -156,6 +160,22 @@ type Events interface {
 	// ListEvents returns the events after q.Cursor, the oldest first. It waits up to q.Wait for one.
 	// Without a cursor it returns no event and the cursor of the present.
 	ListEvents(ctx context.Context, q EventQuery) (EventPage, error)
+}
+
+// Settings shows and changes the stored operations of tasks, see package settings. All consumers
+// that use the store obey them, also those that start later. PauseQueue and ResumeQueue belong to
+// it too.
+type Settings interface {
+	// ListSettings returns all stored pauses, limits and breakers.
+	ListSettings(ctx context.Context, q SettingsQuery) (SettingsPage, error)
+	// PauseTasks stops the tasks of a name in all queues. Their messages wait aside.
+	PauseTasks(ctx context.Context, p TaskPause) (Change, error)
+	// ResumeTasks ends the pause of the tasks of a name, and resets their breaker. Change.Done is 0 if
+	// neither was set.
+	ResumeTasks(ctx context.Context, name string) (Change, error)
+	// SetLimit limits the tasks of a queue or of a name. A limit without Rate and Concurrency is
+	// removed.
+	SetLimit(ctx context.Context, l Limit) (Change, error)
 }
 
 // Audit shows the changes that were made by an [API].

@@ -14,7 +14,7 @@ import (
 	"github.com/swarmiji/swarmiji/internal/utf"
 )
 
-// AuditEvent is the type of the events about changes. Its fields are who, do, target, detail, done
+// AuditEvent is the type of the events about changes. Its fields are "who", do, target, detail, done
 // and error, with the meaning of [AuditEntry]. The names are part of the wire format.
 const AuditEvent = "inspect-change"
 
@@ -29,16 +29,16 @@ func AuditRetention() events.Retention {
 
 type actorKey struct{}
 
-// WithActor returns a context whose changes are made by who: a user, or a program. A server sets it
+// WithActor returns a context whose changes are made by actor: a user or a program. A server sets it
 // after it has authenticated the caller.
-func WithActor(ctx context.Context, who string) context.Context {
-	return context.WithValue(ctx, actorKey{}, who)
+func WithActor(ctx context.Context, actor string) context.Context {
+	return context.WithValue(ctx, actorKey{}, actor)
 }
 
 // maxAudit limits the texts of an entry, in bytes.
 const maxAudit = 1 << 10
 
-// actor returns who calls.
+// actor returns the name of the caller.
 func (l *Local) actor(ctx context.Context) string {
 	if who, ok := ctx.Value(actorKey{}).(string); ok && who != "" {
 		return utf.Cut(who, maxAudit)
@@ -57,7 +57,8 @@ func (l *Local) change(ctx context.Context, c Change, detail any, do func(c *Cha
 	return c, wrapped(err)
 }
 
-// report publishes and logs a change. A lost event is no error: the change is made.
+// report publishes and logs a change. A lost event is not returned as an
+// error, because the change is made.
 func (l *Local) report(ctx context.Context, c *Change, detail any, failure error) {
 	fields := map[string]any{"who": l.actor(ctx), "do": string(c.Do), "done": c.Done}
 	attrs := []slog.Attr{slog.String("who", l.actor(ctx)), slog.String("do", string(c.Do)), slog.String("target", c.Target), slog.Int("done", c.Done)}

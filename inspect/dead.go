@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"strconv"
 	"time"
 	"unicode/utf8"
@@ -18,7 +19,7 @@ import (
 
 // filter returns the filter of package deadletter.
 func (f *DeadFilter) filter() deadletter.Filter {
-	return deadletter.Filter{IDs: f.IDs, Task: f.Name, Error: f.Error, OlderThan: time.Duration(f.OlderThan), YoungerThan: time.Duration(f.YoungerThan)}
+	return deadletter.Filter{IDs: f.IDs, Task: f.Name, Root: f.Root, Error: f.Error, Headers: f.Headers, OlderThan: time.Duration(f.OlderThan), YoungerThan: time.Duration(f.YoungerThan)}
 }
 
 // deadLetters returns the dead letters of the broker.
@@ -74,22 +75,18 @@ func (l *Local) ListDead(ctx context.Context, q DeadQuery) (DeadPage, error) {
 	return page, err
 }
 
-// CountDead implements [Dead].
-func (l *Local) CountDead(ctx context.Context, f DeadFilter) (Count, error) {
+// SummarizeDead implements [Dead].
+func (l *Local) SummarizeDead(ctx context.Context, f DeadFilter) (DeadSummary, error) {
 	letters, err := l.deadLetters()
 	if err != nil {
-		return Count{}, err
+		return DeadSummary{}, err
 	}
-	var c Count
-	err = letters.List(ctx, f.Queue, f.filter(), func(*deadletter.Letter) bool {
-		if c.N == MaxCount {
-			c.More = true
-			return false
-		}
-		c.N++
-		return true
-	})
-	return c, wrapped(err)
+	filter := f.filter()
+	filter.Limit = MaxCount
+	s, err := letters.Summarize(ctx, f.Queue, filter)
+	return DeadSummary{
+		Count: Count{N: s.Letters, More: s.More}, Bytes: s.Bytes, Oldest: utc(s.Oldest), Newest: utc(s.Newest), Names: s.Tasks, Reasons: s.Reasons,
+	}, wrapped(err)
 }
 
 // GetDead implements [Dead].
@@ -133,8 +130,11 @@ func (c *Change) requeued(r *deadletter.Report) {
 // DropDead implements [Dead].
 func (l *Local) DropDead(ctx context.Context, d DeadChange) (Change, error) {
 	return l.changeDead(ctx, DoDropDead, d, func(c *Change, letters *deadletter.Letters, f deadletter.Filter) (err error) {
+		if d.Limit == 0 && reflect.DeepEqual(d.DeadFilter, DeadFilter{Queue: d.Queue}) {
+			f.Limit = 0 // all letters are deleted without reading them
+		}
 		c.Done, err = letters.Drop(ctx, d.Queue, f)
-		c.More = c.Done >= f.Limit
+		c.More = f.Limit > 0 && c.Done >= f.Limit
 		return err
 	})
 }
@@ -151,7 +151,7 @@ func (l *Local) changeDead(ctx context.Context, what Do, d DeadChange, do func(*
 		return c, err
 	}
 	if d.DryRun {
-		n, err := l.CountDead(ctx, d.DeadFilter)
+		n, err := l.SummarizeDead(ctx, d.DeadFilter)
 		c.Done, c.More = n.N, n.More
 		return c, err
 	}

@@ -71,9 +71,9 @@ func (c Code) sentinel() error {
 // implementation also the errors of the ports. It holds no secret.
 type Error struct {
 	Code Code `json:"code"`
-	// Text says what was tried, the answer, and often the next step.
+	// Text names the attempted action, the answer, and often the next step.
 	Text string `json:"text"`
-	// Help is the setting or the command that helps. "": none is known.
+	// Help is the setting or the command that helps. "": unknown.
 	Help string `json:"help,omitempty"`
 
 	cause error // nil if the error came from another process

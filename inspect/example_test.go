@@ -14,7 +14,7 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// A task does not run. Why says what it waits for and what helps. The command line and dashboards
+// A task does not run. Why names the cause and the action that helps. The command line and dashboards
 // ask the same interface.
 func ExampleLocal_Why() {
 	ctx := context.Background()
@@ -50,7 +50,7 @@ func ExampleLocal_Why() {
 	// start-consumer | start a consumer of queue mail
 }
 
-// A change counts first in a dry run. Who made it is in the audit log.
+// A change counts first in a dry run. The audit log names its author.
 func ExampleLocal_PurgeQueue() {
 	ctx := inspect.WithActor(context.Background(), "ada")
 	swarm, err := open.Open(ctx, "mem://", open.Options{Control: true})

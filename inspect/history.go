@@ -99,7 +99,7 @@ func (l *Local) lookHistory(ctx context.Context, s *sighting) error {
 	return err
 }
 
-// addHistory adds what the history alone knows to the details of a task.
+// addHistory adds the facts that the history alone knows to the details of a task.
 func (d *TaskDetail) addHistory(r *history.Record) {
 	t, h := &d.Task, taskOf(r)
 	if t.State == StateUnknown {

@@ -32,7 +32,7 @@ import (
 const (
 	// DefaultListen is a little longer than the time between two heartbeats.
 	DefaultListen = 2500 * time.Millisecond
-	// fresh is how long answers of consumers are used again.
+	// fresh limits the age of answers of consumers that are used again.
 	fresh = time.Second
 	// maxBody is larger than any message of a broker.
 	maxBody = 1 << 30
@@ -75,9 +75,9 @@ type Config struct {
 	// NodeID is the name of this process in events. Default: made from host, process and a random
 	// number.
 	NodeID string
-	// Actor is who changes something if the context does not say, see [WithActor]. Default: NodeID.
+	// Actor is the name of the caller if the context has no name, see [WithActor]. Default: NodeID.
 	Actor string
-	// Listen is how long a method waits for answers and heartbeats of consumers. Default:
+	// Listen limits how long a method waits for answers and heartbeats of consumers. Default:
 	// [DefaultListen], 2.5 s. While [Local.Run] runs, methods wait only for consumers that are known
 	// to run.
 	Listen time.Duration
@@ -96,7 +96,7 @@ type Local struct {
 
 	asking chan struct{} // holds a token while a goroutine asks the consumers
 	mu     sync.Mutex
-	last   *census            // of the consumers; nil: none
+	last   *census            // of the consumers; nil: not asked yet
 	silent map[string]bool    // consumers that send heartbeats and do not answer
 	watch  *liveness.Observer // nil: Run does not run
 	ring   *ring              // nil: Run does not run

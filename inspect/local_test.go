@@ -61,11 +61,12 @@ func TestNothingGiven(t *testing.T) {
 		"GetQueue": "work", "PurgeQueue": inspect.Purge{Queue: "work"}, "PauseQueue": inspect.Pause{Queue: "work"}, "ResumeQueue": "work",
 		"ListMessages": inspect.MessageQuery{Queue: "work", Place: broker.PlaceWaiting}, "CancelTask": inspect.Cancel{ID: "x"},
 		"CancelWorkflow": inspect.WorkflowCancel{Root: "x"}, "RetryWorkflow": inspect.WorkflowRetry{Root: "x"}, "GetWorker": "node",
+		"PauseTasks": inspect.TaskPause{Name: "x"}, "ResumeTasks": "x", "SetLimit": inspect.Limit{Name: "x"}, "ListTasks": inspect.TaskQuery{},
 		"ScaleWorkers": inspect.Scale{Queue: "work", Workers: 1}, "LimitWorkers": inspect.RateLimit{Name: "x"}, "StopWorkers": inspect.Stop{All: true},
 		"CancelJobs": inspect.JobChange{IDs: []int64{1}}, "RetryJobs": inspect.JobChange{IDs: []int64{1}},
 		"RemoveJobs": inspect.JobChange{IDs: []int64{1}},
 	}
-	answers := map[string]bool{"Check": true, "GetTask": true, "Why": true} // they say what they could not ask
+	answers := map[string]bool{"Check": true, "GetTask": true, "Why": true} // they name the missing parts
 	api := reflect.ValueOf(l)
 	for method := range reflect.TypeFor[inspect.API]().Methods() {
 		if answers[method.Name] {

@@ -20,7 +20,7 @@ import (
 // deadTime limits the search of dead letters for one task.
 const deadTime = 5 * time.Second
 
-// sighting is what the parts know of one task.
+// sighting holds the facts that the parts know of one task.
 type sighting struct {
 	id      task.ID
 	hint    string // the caller's name of the task; ""
@@ -30,14 +30,14 @@ type sighting struct {
 	// running is the task in a consumer, held if it has not started. nil: no consumer shows it.
 	running *RunningTask
 	held    bool
-	// message is the waiting message with its queue, and envelope the decoded message. nil: none was
+	// message is the waiting message with its queue, and envelope the decoded message. nil: not
 	// found, or the message cannot be read.
 	message  *broker.Outgoing
 	queue    string
 	envelope *task.Envelope
 	dead     *DeadLetter
-	deferral *jobstore.Deferral // the wait for an answer; nil: none
-	job      *jobs.Row          // the job of a task with conditions; nil: none
+	deferral *jobstore.Deferral // the wait for an answer; nil: it does not wait
+	job      *jobs.Row          // the job of a task with conditions; nil: unknown
 	census   *census            // nil: the consumers were not asked
 	searched []string           // the queues in which the message was searched
 	found    []string

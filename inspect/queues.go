@@ -6,12 +6,10 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/capability"
 	"github.com/swarmiji/swarmiji/control"
-	"github.com/swarmiji/swarmiji/internal/utf"
 	"github.com/swarmiji/swarmiji/router"
 	"github.com/swarmiji/swarmiji/settings"
 	"github.com/swarmiji/swarmiji/task"
@@ -104,7 +102,7 @@ func (l *Local) consumers(ctx context.Context) (*census, error) {
 	return c, err
 }
 
-// queue returns a queue with what its consumers say. c may be nil.
+// queue returns a queue with the answers of its consumers. c may be nil.
 func (l *Local) queue(ctx context.Context, i broker.Inspector, c *census, name string) (Queue, error) {
 	st, err := i.Stats(ctx, name)
 	if err != nil {
@@ -204,18 +202,6 @@ func (l *Local) message(place broker.Place, found *broker.Listed) Message {
 	return m
 }
 
-// storedPause returns the stored pause of a queue, or nil.
-func (l *Local) storedPause(ctx context.Context, queue string) (*StoredPause, error) {
-	if l.cfg.Settings == nil {
-		return nil, nil
-	}
-	p, found, err := settings.QueuePause(queue).Get(ctx, l.cfg.Settings)
-	if err != nil || !found || !p.Active(time.Now()) {
-		return nil, err
-	}
-	return &StoredPause{Since: utc(p.At), Until: utc(p.Until), By: p.By, Reason: p.Why}, nil
-}
-
 // PurgeQueue implements [Queues].
 func (l *Local) PurgeQueue(ctx context.Context, p Purge) (Change, error) {
 	c := Change{Do: DoPurgeQueue, Target: p.Queue, DryRun: p.DryRun}
@@ -246,8 +232,9 @@ func (l *Local) PauseQueue(ctx context.Context, p Pause) (Change, error) {
 	}
 	if l.cfg.Settings != nil {
 		return l.change(ctx, c, p, func(c *Change) error {
-			c.Done = 1
-			return settings.PauseQueue(ctx, l.cfg.Settings, p.Queue, settings.Pause{Until: p.Until, By: utf.Cut(l.actor(ctx), settings.MaxBy), Why: p.Reason})
+			err := settings.PauseQueue(ctx, l.cfg.Settings, p.Queue, l.pauseBy(ctx, p.Until, p.Reason))
+			c.Done, c.Stored = oneIf(err), true
+			return err
 		})
 	}
 	if !p.Until.IsZero() {
@@ -275,7 +262,7 @@ func (l *Local) ResumeQueue(ctx context.Context, queue string) (Change, error) {
 			}
 		}
 		if stored {
-			c.Done = 1
+			c.Done, c.Stored = 1, true
 			return nil
 		}
 		return l.command(ctx, c, control.Command{Do: control.DoResume, Queues: []string{queue}})

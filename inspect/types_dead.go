@@ -9,10 +9,13 @@ import (
 
 // DeadFilter selects dead letters of a queue. A letter must match each field that is set.
 type DeadFilter struct {
-	Queue string    `json:"queue"`          // required
-	IDs   []task.ID `json:"ids,omitempty"`  // of tasks; empty: all
-	Name  string    `json:"name,omitempty"` // of tasks; * is any text and ? one character
-	Error string    `json:"error,omitempty"`
+	Queue string    `json:"queue"`           // required
+	IDs   []task.ID `json:"ids,omitempty"`   // of tasks; empty: all
+	Name  string    `json:"name,omitempty"`  // of tasks; * is any text and ? one character
+	Root  task.ID   `json:"root,omitempty"`  // of their workflow
+	Error string    `json:"error,omitempty"` // a part of the reason
+	// Headers are headers with their values. All must be equal.
+	Headers map[string]string `json:"headers,omitempty"`
 	// OlderThan and YoungerThan limit the time since the task was dead-lettered. 0: no limit.
 	OlderThan   Duration `json:"older_than_ms,omitempty"`
 	YoungerThan Duration `json:"younger_than_ms,omitempty"`
@@ -29,6 +32,18 @@ type DeadQuery struct {
 type DeadPage struct {
 	Letters []DeadLetter `json:"letters"`
 	Next    string       `json:"next,omitempty"`
+}
+
+// DeadSummary counts dead letters.
+type DeadSummary struct {
+	Count
+	Bytes  int64     `json:"bytes"`           // of the messages
+	Oldest time.Time `json:"oldest,omitzero"` // letter
+	Newest time.Time `json:"newest,omitzero"` // letter
+	// Names and Reasons count the letters of each task's name and of each reason, which is cut to its
+	// beginning. Each has at most deadletter.MaxKinds entries and "other".
+	Names   map[string]int `json:"names"`
+	Reasons map[string]int `json:"reasons"`
 }
 
 // DeadKey names the dead letters of a task.

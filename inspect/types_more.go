@@ -10,12 +10,12 @@ import (
 // Workflow is the state of a workflow, as package workflow shows it.
 type Workflow struct {
 	Root task.ID `json:"root"`
-	// State is that of the last step: pending if it has not begun.
+	// State is the state of the last step: pending if it has not begun.
 	State task.State `json:"state"`
-	// Failed is the step that ended the workflow. nil: none is known.
+	// Failed is the step that ended the workflow. nil: unknown.
 	Failed *WorkflowStep `json:"failed,omitempty"`
-	// Steps are the known tasks and groups in the order of their composition. What is below a step
-	// follows it, with a higher Depth.
+	// Steps are the known tasks and groups in the order of their composition. The tasks below a step
+	// follow it, with a higher Depth.
 	Steps []WorkflowStep `json:"steps"`
 	// More reports that there are further steps.
 	More bool `json:"more,omitempty"`
@@ -46,7 +46,7 @@ type Members struct {
 	Total  int `json:"total"` // 0: not known yet
 }
 
-// Progress is what a task has reported about itself last.
+// Progress is the last progress that a task has reported.
 type Progress struct {
 	Done  int64     `json:"done"`
 	Total int64     `json:"total,omitempty"` // 0: not known
@@ -111,7 +111,7 @@ type Schedule struct {
 	Carries bool `json:"state,omitempty"`
 	// Problem says why the entry cannot be read and does not run. "": it can.
 	Problem string `json:"problem,omitempty"`
-	// LastRun is the last run. nil: none is known.
+	// LastRun is the last run. nil: unknown.
 	LastRun *ScheduleRun `json:"last_run,omitempty"`
 	// Runs are the next runs, and Ran the last ones, the newest first. GetSchedule alone returns them.
 	Runs []time.Time   `json:"runs,omitempty"`
@@ -310,6 +310,59 @@ type Event struct {
 	Fields map[string]any `json:"fields,omitempty"`
 }
 
+// SettingsQuery selects settings.
+type SettingsQuery struct {
+	Limit  int    `json:"limit,omitempty"`
+	Cursor string `json:"cursor,omitempty"`
+}
+
+// SettingsPage is a page of settings, those of queues first.
+type SettingsPage struct {
+	Settings []Setting `json:"settings"`
+	Next     string    `json:"next,omitempty"`
+}
+
+// Setting holds the stored operations of a queue or of the tasks of a name. One of Queue and Name is
+// set, and at least one of the others.
+type Setting struct {
+	Queue   string       `json:"queue,omitempty"`
+	Name    string       `json:"name,omitempty"`
+	Pause   *StoredPause `json:"pause,omitempty"`
+	Limit   *StoredLimit `json:"limit,omitempty"`
+	Breaker *Breaker     `json:"breaker,omitempty"`
+}
+
+// StoredLimit describes a stored limit.
+type StoredLimit struct {
+	Rate        string    `json:"rate,omitempty"`        // such as 10/s; "": no limit
+	Concurrency int       `json:"concurrency,omitempty"` // 0: no limit
+	By          string    `json:"by,omitempty"`
+	Since       time.Time `json:"since,omitzero"`
+}
+
+// Breaker describes a breaker that has tripped: too many tasks have failed.
+type Breaker struct {
+	Until  time.Time `json:"until"` // then one task at a time is let through
+	Trips  int       `json:"trips"`
+	Node   string    `json:"node,omitempty"` // the consumer that has seen the failures
+	Reason string    `json:"reason,omitempty"`
+}
+
+// TaskPause says which tasks are paused, and for how long.
+type TaskPause struct {
+	Name   string    `json:"name"`
+	Until  time.Time `json:"until,omitzero"` // zero: until they are resumed
+	Reason string    `json:"reason,omitempty"`
+}
+
+// Limit limits the tasks of a queue or of a name. One of Queue and Name must be set.
+type Limit struct {
+	Queue       string `json:"queue,omitempty"`
+	Name        string `json:"name,omitempty"`
+	Rate        string `json:"rate,omitempty"`
+	Concurrency int    `json:"concurrency,omitempty"`
+}
+
 // AuditQuery selects a page of the audit log.
 type AuditQuery struct {
 	Limit int `json:"limit,omitempty"`
@@ -332,7 +385,7 @@ type AuditEntry struct {
 	Error  string    `json:"error,omitempty"`
 }
 
-// CheckQuery selects what is checked.
+// CheckQuery selects the queues to check.
 type CheckQuery struct {
 	// Queues are checked beside those of the consumers and "default". They must exist.
 	Queues []string `json:"queues,omitempty"`

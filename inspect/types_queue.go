@@ -19,7 +19,7 @@ type QueueQuery struct {
 type QueuePage struct {
 	Queues []Queue `json:"queues"`
 	Next   string  `json:"next,omitempty"`
-	// Notes say in sentences what may be missing.
+	// Notes are sentences about parts that may be missing.
 	Notes []string `json:"notes,omitempty"`
 }
 
@@ -30,8 +30,8 @@ type Queue struct {
 	Held    int    `json:"held"`    // delivered to consumers and not settled
 	Delayed int    `json:"delayed"` // waiting for their time
 	Dead    int    `json:"dead"`    // dead letters
-	// Oldest is the time since which the oldest waiting message waits. Zero: none waits, or it is not
-	// known.
+	// Oldest is the time since which the oldest waiting message waits. Zero: unknown, or the
+	// queue is empty.
 	Oldest time.Time `json:"oldest,omitzero"`
 	// OldestGuess reports that Oldest is a guess: the wait of the message that was received last.
 	OldestGuess bool `json:"oldest_guess,omitempty"`
@@ -44,7 +44,8 @@ type Queue struct {
 	Reserved  int `json:"reserved"` // tasks that wait in them for their start
 	// Paused is the number of consumers that have paused the queue.
 	Paused int `json:"paused"`
-	// Pause is the stored pause of the queue, which later consumers obey too. nil: none.
+	// Pause is the stored pause of the queue, which later consumers obey too. nil: it is
+	// not paused.
 	Pause *StoredPause `json:"pause,omitempty"`
 	// Rates are the counts of the last minutes. nil: no history is given.
 	Rates *Rates `json:"rates,omitempty"`
@@ -88,8 +89,8 @@ type Message struct {
 	ID    task.ID      `json:"id"`
 	Name  string       `json:"name,omitempty"` // "": it cannot be read
 	Place broker.Place `json:"place"`
-	// At belongs to the place: since when it waits, when it is due, when its lease ends, or when it was
-	// dead-lettered. Zero: not known.
+	// At belongs to the place: since when it waits, when it is due, when its lease ends, or when it
+	// was dead-lettered. Zero: not known.
 	At         time.Time `json:"at,omitzero"`
 	Sent       time.Time `json:"sent,omitzero"`
 	Attempt    int       `json:"attempt,omitempty"`
@@ -126,10 +127,13 @@ type Change struct {
 	More bool `json:"more,omitempty"`
 	// Outcome is a word for what happened, where there is a choice.
 	Outcome string `json:"outcome,omitempty"`
-	// Copy is the id of what the change has made, where it makes something.
+	// Copy is the id of the thing that the change has made, if it makes one.
 	Copy string `json:"copy,omitempty"`
 	// At is the time at which the change takes effect, where it is not at once.
 	At time.Time `json:"at,omitzero"`
+
+	// Stored reports that the change is stored, so that consumers that start later obey it too.
+	Stored bool `json:"stored,omitempty"`
 
 	Already  int       `json:"already,omitempty"`  // dead letters that were requeued before
 	Refused  int       `json:"refused,omitempty"`  // records that stay as they are

@@ -85,11 +85,11 @@ type TaskDetail struct {
 	Task
 	Headers     map[string]string `json:"headers,omitempty"`
 	Correlation string            `json:"correlation,omitempty"`
-	// Args and Result are previews with secrets hidden. "": none is known.
+	// Args and Result are previews with secrets hidden. "": unknown.
 	Args   string `json:"args,omitempty"`
 	Result string `json:"result,omitempty"`
 	Stack  string `json:"stack,omitempty"`
-	// Progress is the last progress that the task has reported. nil: none.
+	// Progress is the last progress that the task has reported. nil: unknown.
 	Progress *Progress `json:"progress,omitempty"`
 	// Timeline are the events of the task, the oldest first, if a history is given.
 	Timeline []Step `json:"timeline,omitempty"`
@@ -97,7 +97,7 @@ type TaskDetail struct {
 	Dead *DeadLetter `json:"dead_letter,omitempty"`
 	// Found are the parts that know the task: record, history, consumer, queue, dead, job.
 	Found []string `json:"found"`
-	// Notes say what could not be asked.
+	// Notes name the parts that could not be asked.
 	Notes []string `json:"notes,omitempty"`
 }
 
@@ -113,7 +113,7 @@ type Step struct {
 	Text    string    `json:"text,omitempty"` // the error, the progress
 }
 
-// Explanation says where a task or job is and what it waits for.
+// Explanation explains where a task or job is and why it waits.
 type Explanation struct {
 	ID    string `json:"id"` // of the task or job
 	Name  string `json:"name,omitempty"`
@@ -123,7 +123,7 @@ type Explanation struct {
 	At time.Time `json:"at"`
 	// Reasons holds at least one reason, the most important one first.
 	Reasons []Reason `json:"reasons"`
-	// Notes say what could not be asked.
+	// Notes name the parts that could not be asked.
 	Notes []string `json:"notes,omitempty"`
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/swarmiji/swarmiji/history"
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 	"github.com/swarmiji/swarmiji/limit"
+	"github.com/swarmiji/swarmiji/settings"
 	"github.com/swarmiji/swarmiji/task"
 )
 
@@ -171,6 +172,9 @@ func (x *explainer) explainQueue(ctx context.Context, ready bool) error {
 	if pause != nil {
 		x.explainPause(pause)
 	}
+	if err := x.explainName(ctx); err != nil {
+		return err
+	}
 	if x.census == nil {
 		if ready && pause == nil {
 			x.add(Reason{Kind: KindReady, Queue: x.queue}, "It waits in queue %s for a consumer.", x.queue)
@@ -229,6 +233,19 @@ func (x *explainer) explainPause(p *StoredPause) {
 		by = " by " + p.By
 	}
 	x.add(Reason{Kind: KindPaused, At: p.Until, Queue: x.queue, Help: resumeQueue(x.queue)}, "Queue %s is paused%s, %s%s.", x.queue, by, until, because(p.Reason))
+}
+
+// explainName adds the stored pause of the task's name.
+func (x *explainer) explainName(ctx context.Context) error {
+	if x.name() == "" {
+		return nil
+	}
+	p, err := x.l.activePause(ctx, settings.TaskPause(x.name()))
+	if err != nil || p == nil {
+		return err
+	}
+	x.add(Reason{Kind: KindPaused, At: p.Until, Queue: x.queue, Help: resumeTasks(x.name())}, "The tasks %s are paused%s.", x.name(), because(p.Reason))
+	return nil
 }
 
 // handled reports whether one of the consumers has a handler for the task, or it is not known.

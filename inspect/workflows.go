@@ -32,7 +32,7 @@ func (l *Local) GetWorkflow(ctx context.Context, root task.ID) (Workflow, error)
 	return w, nil
 }
 
-// add appends steps and what is below them.
+// add appends steps and the steps below them.
 func (w *Workflow) add(nodes []*workflow.Node, depth int) {
 	for _, n := range nodes {
 		if n == nil {

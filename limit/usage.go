@@ -12,8 +12,8 @@ const MaxHolders = 100
 
 // Reader is a [Limiter] that shows how much of a limit is in use.
 type Reader interface {
-	// Usage returns the use of the limit with this key, by the limiter's clock. A limit that nobody
-	// uses has the zero Usage. It changes nothing. Returns [ErrUnavailable] if the store did not
+	// Usage returns the use of the limit with this key, by the limiter's clock. An unused
+	// limit has the zero Usage. It changes nothing. Returns [ErrUnavailable] if the store did not
 	// answer, and ctx's error if ctx has ended.
 	Usage(ctx context.Context, key string) (Usage, error)
 }
@@ -24,7 +24,7 @@ type Usage struct {
 	Held int
 	// Holders are the first [MaxHolders] of them, those whose leases end first.
 	Holders []Holder
-	// Ahead is how far ahead the rate is used. 0: a rate does not delay the next start. See
+	// Ahead is the time for which the rate is used in advance. 0: a rate does not delay the next start. See
 	// [Ask.Wait].
 	Ahead time.Duration
 }

@@ -16,10 +16,9 @@ func (t *target) audit() *target {
 	return &a
 }
 
-// Inspector returns an inspect.Local with the parts of s in the fields of c that are not set, and
-// the Limits and the Logger of the Options. Commands to consumers need [Options].Control. If
-// consumers have keys, set c.Control to a client with these keys. c.Schedule and c.Jobs stay as
-// they are.
+// Inspector returns an inspect.Local. It sets the fields of c that are not set to the parts of s,
+// its Limits and its Logger. Commands to consumers need [Options].Control. If consumers have keys,
+// set c.Control to a client with these keys. c.Schedule, c.Jobs and c.History stay as they are.
 //
 // Returns the errors of inspect.New. End its Run before the swarm is closed.
 func (s *Swarm) Inspector(c inspect.Config) (*inspect.Local, error) {

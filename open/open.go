@@ -155,7 +155,7 @@ type Swarm struct {
 	// listens for commands does not receive the events of all tasks. It uses the server of Events, and
 	// a namespace with the suffix "-control".
 	Control events.EventBus
-	// Audit is a separate bus on the server of Events that retains the changes that operators make, see
+	// Audit is a separate bus on the server of Events. It retains the changes that operators make, see
 	// inspect.Config.Audit. It is nil if Control is nil. It connects at first use.
 	Audit events.EventBus
 	// Revocations is a separate bus on the server of Events, for revoke.Config and

@@ -32,7 +32,7 @@ type setup struct {
 
 // contexts is the content of the file of contexts.
 type contexts struct {
-	Current  string           `json:"current,omitempty"` // "": none is used
+	Current  string           `json:"current,omitempty"` // "": no context is used
 	Contexts map[string]setup `json:"contexts"`
 }
 
@@ -72,7 +72,7 @@ func (a *app) contextFile() (string, error) {
 	return filepath.Join(dir, "swarmiji", "contexts.json"), nil
 }
 
-// readContexts reads the file of contexts. A missing file has none.
+// readContexts reads the file of contexts. A missing file has no context.
 func (a *app) readContexts() (contexts, error) {
 	c := contexts{Contexts: make(map[string]setup)}
 	path, err := a.contextFile()
@@ -153,8 +153,7 @@ func (a *app) expand(text string) (string, error) {
 	return out, nil
 }
 
-// hidden returns a URL of a context for people: references stand for themselves, and everything else
-// that may be secret is left out.
+// hidden returns a URL of a context for people, without user, password and parameters.
 func hidden(text string) string {
 	if text == "" {
 		return ""

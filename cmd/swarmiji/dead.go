@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/swarmiji/swarmiji/deadletter"
+	"github.com/swarmiji/swarmiji/inspect"
 	"github.com/swarmiji/swarmiji/open"
-	"github.com/swarmiji/swarmiji/serializer"
 	"github.com/swarmiji/swarmiji/task"
 )
 
@@ -89,24 +89,54 @@ func (d *deadFilter) filter() (f deadletter.Filter, some bool, err error) {
 // deadLetters opens the broker and calls do with its dead letters. It has no time limit, because a
 // filter may have to read all letters.
 func (a *app) deadLetters(cmd *cobra.Command, queue string, do func(ctx context.Context, l *deadletter.Letters) error) error {
+	return a.deadChange(cmd, queue, func(ctx context.Context, l *deadletter.Letters, _ inspect.API) error { return do(ctx, l) })
+}
+
+// deadChange is deadLetters with the inspection API, for changes.
+func (a *app) deadChange(cmd *cobra.Command, queue string, do func(ctx context.Context, l *deadletter.Letters, api inspect.API) error) error {
 	if err := task.CheckName(queue); err != nil {
 		return err
 	}
-	sealer, err := a.sealer()
+	w, err := a.wire()
 	if err != nil {
 		return err
 	}
-	c, err := compression()
-	if err != nil {
-		return err
-	}
-	return a.withSwarm(cmd.Context(), open.Options{}, func(ctx context.Context, s *open.Swarm) error {
-		l, err := deadletter.New(deadletter.Config{Broker: s.Broker, Results: s.Results, Wire: serializer.Wire{Sealer: sealer, Compression: c}})
+	return a.withSwarm(cmd.Context(), open.Options{Control: true}, func(ctx context.Context, s *open.Swarm) error {
+		l, err := deadletter.New(deadletter.Config{Broker: s.Broker, Results: s.Results, Wire: w})
 		if err != nil {
 			return err
 		}
-		return do(ctx, l)
+		api, err := s.Inspector(inspect.Config{Wire: w, Actor: a.actor(), Logger: a.logger()})
+		if err != nil {
+			return err
+		}
+		return do(ctx, l, api)
 	})
+}
+
+// deadChangeOf returns the filter for the inspection API.
+func deadChangeOf(queue string, f *deadletter.Filter) inspect.DeadChange {
+	return inspect.DeadChange{DeadFilter: inspect.DeadFilter{
+		Queue: queue, IDs: f.IDs, Name: f.Task, Root: f.Root, Error: f.Error, Headers: f.Headers,
+		OlderThan: inspect.Duration(f.OlderThan), YoungerThan: inspect.Duration(f.YoungerThan),
+	}}
+}
+
+// inParts changes the letters of f, or as many as its limit says, in calls of a bounded size.
+func inParts(f *deadletter.Filter, c inspect.DeadChange, do func(c inspect.DeadChange) (inspect.Change, error)) (sum inspect.Change, err error) {
+	left := f.Limit
+	for {
+		if f.Limit > 0 {
+			c.Limit = min(left, inspect.MaxBulk)
+		}
+		one, err := do(c)
+		left -= one.Done + one.Already
+		one.Done, one.Already, one.Unfenced = one.Done+sum.Done, one.Already+sum.Already, one.Unfenced+sum.Unfenced
+		sum = one // each call sees all letters that are refused
+		if err != nil || !one.More || f.Limit > 0 && left <= 0 {
+			return sum, err
+		}
+	}
 }
 
 // deadOutput is the output for one dead letter.

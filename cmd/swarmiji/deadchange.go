@@ -9,6 +9,7 @@ import (
 
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/deadletter"
+	"github.com/swarmiji/swarmiji/inspect"
 )
 
 // requeueOutput is the output of dead requeue.
@@ -53,14 +54,14 @@ func (a *app) deadRequeueCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.deadLetters(cmd, args[0], func(ctx context.Context, l *deadletter.Letters) error {
+			return a.deadChange(cmd, args[0], func(ctx context.Context, l *deadletter.Letters, api inspect.API) error {
 				if bulk.dryRun {
 					return a.summary(ctx, l, args[0], f)
 				}
 				if err := bulk.allow(ctx, l, args[0], f); err != nil {
 					return err
 				}
-				r, err := l.Requeue(ctx, args[0], f)
+				r, err := inParts(&f, deadChangeOf(args[0], &f), func(c inspect.DeadChange) (inspect.Change, error) { return api.RequeueDead(ctx, c) })
 				if err == nil && f.IDs != nil && r.Done+r.Already+r.Refused == 0 {
 					return fmt.Errorf("%w: no dead letter of queue %q has an id of --id", broker.ErrNotFound, args[0])
 				}
@@ -74,7 +75,7 @@ func (a *app) deadRequeueCmd() *cobra.Command {
 }
 
 // requeued prints the result of a requeue. It returns an error if letters were refused.
-func (a *app) requeued(queue string, r *deadletter.Report) error {
+func (a *app) requeued(queue string, r *inspect.Change) error {
 	out := requeueOutput{Queue: queue, Requeued: r.Done, Already: r.Already, Refused: r.Refused, Unfenced: r.Unfenced}
 	t := &table{head: []string{"QUEUE", "DEAD LETTERS"}}
 	t.add(queue, fmt.Sprintf("%d requeued", r.Done))
@@ -85,8 +86,8 @@ func (a *app) requeued(queue string, r *deadletter.Report) error {
 		t.add("", fmt.Sprintf("%d had been requeued already", r.Already))
 	}
 	for _, p := range r.Problems {
-		out.Problems = append(out.Problems, problemsOutput{string(p.ID), p.Reason})
-		t.add(string(p.ID), "refused: "+p.Reason)
+		out.Problems = append(out.Problems, problemsOutput(p))
+		t.add(p.ID, "refused: "+p.Reason)
 	}
 	if err := a.show(out, t); err != nil || r.Refused == 0 {
 		return err
@@ -146,9 +147,9 @@ func (a *app) drop(cmd *cobra.Command, queue string, f deadletter.Filter, yes bo
 	if !yes {
 		return fmt.Errorf("%w: this cannot be undone; say --yes", errUsage)
 	}
-	return a.deadLetters(cmd, queue, func(ctx context.Context, l *deadletter.Letters) error {
-		n, err := l.Drop(ctx, queue, f)
-		return a.changed(queue, what, n, err)
+	return a.deadChange(cmd, queue, func(ctx context.Context, _ *deadletter.Letters, api inspect.API) error {
+		c, err := inParts(&f, deadChangeOf(queue, &f), func(c inspect.DeadChange) (inspect.Change, error) { return api.DropDead(ctx, c) })
+		return a.changed(queue, what, c.Done, err)
 	})
 }
 

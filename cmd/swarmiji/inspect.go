@@ -20,11 +20,11 @@ import (
 // listenTime is the default time to listen for heartbeats, which come every 2 s, and for answers.
 const listenTime = inspect.DefaultListen
 
-// inspection says what a command needs of the inspection API beside the broker.
+// inspection names the parts of the inspection API that a command needs beside the broker.
 type inspection struct {
 	listen  time.Duration // for answers and heartbeats; 0: the default
 	replies int           // answers after which to listen no longer; 0: all of listen
-	jobs    string        // the store of jobs; "": none
+	jobs    string        // the store of jobs; "": no store
 	endless bool          // --timeout limits only the connecting
 	logger  *slog.Logger  // nil: errors go to the standard error
 }
@@ -81,7 +81,7 @@ func (a *app) wire() (serializer.Wire, error) {
 	return serializer.Wire{Sealer: sealer, Compression: c}, err
 }
 
-// actor is who makes the changes of this program, for the audit log: the user and the machine.
+// actor names the author of changes for the audit log: the user and the machine.
 func (a *app) actor() string {
 	host, _ := os.Hostname() // "" is a name too
 	return cmp.Or(a.getenv("USER"), a.getenv("LOGNAME"), "unknown") + "@" + host

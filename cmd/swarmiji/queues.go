@@ -126,7 +126,7 @@ func age(q *inspect.Queue) string {
 	return text
 }
 
-// pausedText says who has paused a queue.
+// pausedText describes the pause of a queue.
 func pausedText(q *inspect.Queue) string {
 	switch {
 	case q.Pause != nil && q.Pause.Until.IsZero():

@@ -123,7 +123,7 @@ func (a *app) root() *cobra.Command {
 		a.callCmd(), a.resultCmd(), a.revokeCmd(), a.scheduleCmd(), a.jobCmd(), a.bedrockCmd(), a.outboxCmd(), a.relayCmd(),
 		a.workersCmd(), a.queueCmd(), a.queuesCmd(), a.taskCmd(), a.tasksCmd(), a.eventsCmd(), a.deadCmd(), a.workflowCmd(), a.exporterCmd(), a.doctorCmd(), a.migrateCmd(),
 		a.pingCmd(), a.statsCmd(), a.scaleCmd(), a.pauseCmd(), a.resumeCmd(), a.rateLimitCmd(), a.shutdownCmd(),
-		a.contextCmd(), a.versionCmd(), a.completionCmd(root),
+		a.auditCmd(), a.contextCmd(), a.versionCmd(), a.completionCmd(root),
 	)
 	wrapHelp(root)
 	return root

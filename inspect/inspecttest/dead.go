@@ -10,12 +10,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/capability"
 	"github.com/swarmiji/swarmiji/deadletter"
 	"github.com/swarmiji/swarmiji/inspect"
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// letters makes dead letters of a task that nobody handles, with ids from 0 on.
+// letters makes dead letters of a task without a handler, with ids from 0 on.
 func (w *world) letters(name string, n int) {
 	w.Helper()
 	l, err := deadletter.New(deadletter.Config{Broker: w.swarm.Broker})
@@ -70,17 +71,23 @@ func testDead(w *world) {
 		{inspect.DeadFilter{Name: "?", Error: "reason 1"}, []string{"a-1", "b-1"}},
 		{inspect.DeadFilter{IDs: []task.ID{"b-0", "a-2", "none"}}, []string{"a-2", "b-0"}},
 		{inspect.DeadFilter{YoungerThan: inspect.Duration(time.Hour), Name: "b*"}, []string{"b-0", "b-1"}},
+		{inspect.DeadFilter{Headers: map[string]string{"tenant": "1"}}, []string{"a-1", "b-1"}},
 		{inspect.DeadFilter{OlderThan: inspect.Duration(time.Hour)}, nil},
 	} {
 		if diff := cmp.Diff(c.want, w.deadIDs(api, c.f)); diff != "" {
 			w.Errorf("letters of %+v: (-want +got)\n%s", c.f, diff)
 		}
 		c.f.Queue = queue
-		n, err := api.CountDead(w.ctx(), c.f)
+		n, err := api.SummarizeDead(w.ctx(), c.f)
 		w.no(err)
-		if n != (inspect.Count{N: len(c.want)}) {
+		if n.Count != (inspect.Count{N: len(c.want)}) {
 			w.Errorf("%+v counts %v, want %d", c.f, n, len(c.want))
 		}
+	}
+	sum, err := api.SummarizeDead(w.ctx(), inspect.DeadFilter{Queue: queue})
+	w.no(err)
+	if diff := cmp.Diff(map[string]int{"a": 3, "b": 2}, sum.Names); diff != "" || sum.Reasons["reason 1 of b"] != 1 || sum.Bytes == 0 || sum.Oldest.IsZero() {
+		w.Errorf("a summary: %+v, names (-want +got)\n%s", sum, diff)
 	}
 
 	// one letter
@@ -155,7 +162,7 @@ func (w *world) exported(api inspect.API) {
 	l, err := deadletter.New(deadletter.Config{Broker: w.swarm.Broker})
 	w.no(err)
 	other := queue + "-copy"
-	if d, ok := w.swarm.Broker.(broker.Declarer); ok {
+	if d, ok := capability.As[broker.Declarer](w.swarm.Broker); ok {
 		w.no(d.Declare(w.ctx(), broker.Queue{Name: other}))
 	}
 	n, err := l.Import(w.ctx(), other, bytes.NewReader(bytes.Join(lines, []byte("\n"))))

@@ -53,6 +53,8 @@ func Run(t *testing.T, h Harness) {
 		run           func(w *world)
 	}{
 		{"Queues", "Queues are listed in pages with their counts and consumers; pause, resume and purge change them.", testQueues},
+		{"Settings", "Stored pauses and limits are listed, explained and removed.", testSettings},
+		{"History", "Tasks of a history are found by query and shown with their timeline.", testHistory},
 		{"Messages", "Messages of each place are listed in pages, if the broker can.", testMessages},
 		{"Why", "Why names where a task is, what it waits for, and the action that helps.", testWhy},
 		{"WhyLimit", "A task that waits for a limit is told from one that is due later, with the holder.", testWhyLimit},
@@ -105,7 +107,7 @@ func Local(t *testing.T, c inspect.Config, run bool) inspect.API {
 const (
 	node    = "node-1" // the consumer
 	queue   = "work"
-	actor   = "ada" // who changes
+	actor   = "ada" // the author of changes
 	waiting = time.Hour
 )
 
@@ -265,9 +267,12 @@ func (w *world) consume(change ...func(c *consumer.Config)) {
 	ended := make(chan error, 1)
 	go func() { ended <- c.Run(ctx) }()
 	w.Cleanup(func() { cancel(); <-ended }) // with ShutdownTimeout -1 slow tasks make it an error
+	asking := w.config(1)
+	asking.Listen = poll // a question from before its subscription has no answer
+	api := w.h.API(w.T, asking, false)
 	w.until("the consumer answers", func() bool {
-		_, err := w.api(1).GetWorker(w.ctx(), cfg.Report.NodeID)
-		return err == nil
+		one, err := api.GetWorker(w.ctx(), cfg.Report.NodeID)
+		return err == nil && one.Answers
 	})
 }
 

@@ -94,7 +94,8 @@ func testWhy(w *world) {
 }
 
 // testWhyLittle is testWhy on a broker that finds no message by its id, or without records: running
-// tasks and dead letters are known nevertheless, and a note says what could not be asked.
+// tasks and dead letters are known nevertheless, and a note names the parts that could not
+// be asked.
 func (w *world) testWhyLittle() {
 	w.consume()
 	api := w.api(1)

@@ -76,14 +76,14 @@ var clients = []client{
 		path: "github.com/vmihailenco/msgpack/v5",
 		// the tests of rawmsgpack compare it with the library
 		may:   []string{"serializer/msgpack", "internal/rawmsgpack"},
-		reach: []string{"internal/wire", "revoke", "deadletter", "workflow", "producer", "consumer", "consumer/internal/workflow", "consumer/internal/intx", "consumer/internal/wakes", "internal/endtoend", "tasktest", "health", "resultstore/*", "open", "open/...", "@programs"},
+		reach: []string{"internal/wire", "revoke", "deadletter", "workflow", "inspect", "inspect/inspecttest", "producer", "consumer", "consumer/internal/workflow", "consumer/internal/intx", "consumer/internal/wakes", "internal/endtoend", "tasktest", "health", "resultstore/*", "open", "open/...", "@programs"},
 		why:   "bytes from outside reach it only after the pre-scan",
 	},
 	{
 		path: "github.com/klauspost/compress",
 		may:  []string{"serializer/compress"},
 		reach: []string{ // NATS brings it along
-			"internal/wire", "revoke", "deadletter", "workflow", "producer", "consumer", "consumer/internal/workflow", "consumer/internal/intx", "consumer/internal/wakes", "resultstore/*", "events/*",
+			"internal/wire", "revoke", "deadletter", "workflow", "inspect", "inspect/inspecttest", "producer", "consumer", "consumer/internal/workflow", "consumer/internal/intx", "consumer/internal/wakes", "resultstore/*", "events/*",
 			"internal/natsconn", "broker/natsbroker", "broker/natsbroker/embedded",
 			"schedule/natsschedule", "settings/natssettings", "internal/testserver", "internal/testserver/natsd", "internal/endtoend", "tasktest", "health", "open", "open/...", "@programs",
 		},
@@ -115,14 +115,14 @@ var clients = []client{
 		path: "github.com/google/uuid",
 		may:  []string{"producer", "consumer"},
 		// SQLite links it
-		reach: []string{"internal/endtoend", "tasktest", "health", "internal/sqlconn/sqlite", "internal/sqlconn/sqltest", "sqldb/sqlite", "open", "open/...", "@programs"},
+		reach: []string{"internal/endtoend", "tasktest", "inspect/inspecttest", "health", "internal/sqlconn/sqlite", "internal/sqlconn/sqltest", "sqldb/sqlite", "open", "open/...", "@programs"},
 		why:   "ids are chosen where tasks are submitted",
 	},
 	{
 		path: "golang.org/x/time",
 		may:  []string{"consumer/internal/rates"},
 		// a NATS server links it
-		reach: []string{"consumer", "internal/endtoend", "tasktest", "health", "broker/natsbroker/embedded", "internal/testserver/natsd", "open", "open/...", "@programs"},
+		reach: []string{"consumer", "internal/endtoend", "tasktest", "inspect/inspecttest", "health", "broker/natsbroker/embedded", "internal/testserver/natsd", "open", "open/...", "@programs"},
 		why:   "rate limits belong to the consumer's side",
 	},
 	{

@@ -457,7 +457,7 @@ var coreLayers = []rule{
 	{
 		"L5",
 		[]string{"cmd/..."},
-		[]string{"task", "@ports", "serializer/*", "control", "revoke", "deadletter", "workflow", "when", "schedule", "jobs", "jobs/jobstore", "jobs/bedrock", "outbox", "producer", "open", "open/all", "inspect", "@adapters", "@leaves", "internal/wire"},
+		[]string{"task", "@ports", "serializer/*", "control", "revoke", "deadletter", "workflow", "when", "schedule", "jobs", "jobs/jobstore", "jobs/bedrock", "outbox", "producer", "open", "open/all", "inspect", "@leaves", "internal/wire"},
 		"programs use the library as its users do; the wire alone opens what others have sealed, for people to see it",
 	},
 	{

@@ -12,7 +12,7 @@ import (
 )
 
 // testUsage expects that a limiter shows what its holders hold, those first whose leases end first,
-// and what is used of a rate. Ended leases and released permits do not count.
+// and the used part of a rate. Ended leases and released permits do not count.
 func testUsage(w *world) {
 	reader, ok := capability.As[limit.Reader](w.l)
 	if !ok {

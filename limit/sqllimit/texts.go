@@ -18,9 +18,9 @@ type texts struct {
 	// renew: $2 list, $3 holder, $4 lease. It changes the rows of living leases.
 	renew   string
 	release string // $2 list, $3 holder
-	// usage: $2 key, $3 number of holders. A row has the time for which the rate is used ahead, the
-	// held weight, and a holder with its weight and the time until its lease ends. Without a holder
-	// there is one row with an empty holder.
+	// usage: $2 key, $3 number of holders. The columns are the time for which the rate is used ahead,
+	// the held weight, a holder, its weight, and the time until its lease ends. Without a holder there
+	// is one row with an empty holder.
 	usage string
 
 	// sweepHolds and sweepRates: $1 number of rows.

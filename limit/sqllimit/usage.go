@@ -44,7 +44,7 @@ func (l *Limiter) readUsage(ctx context.Context, tx *sqlconn.Tx, key string, u *
 		}
 		u.Ahead = time.Duration(max(0, ahead)) * time.Microsecond
 		if holder == "" {
-			continue // nobody holds it
+			continue // no holder
 		}
 		name, err := strconv.Unquote(holder)
 		if err != nil {

@@ -1,0 +1,170 @@
+package inspect
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/swarmiji/swarmiji/internal/utf"
+	"github.com/swarmiji/swarmiji/settings"
+	"github.com/swarmiji/swarmiji/task"
+)
+
+// theSettings returns the store of the settings.
+func (l *Local) theSettings() (settings.Store, error) {
+	if l.cfg.Settings == nil {
+		return nil, missing("stored pauses and limits", needSettings)
+	}
+	return l.cfg.Settings, nil
+}
+
+// ListSettings implements [Settings]. It reads all settings.
+func (l *Local) ListSettings(ctx context.Context, q SettingsQuery) (SettingsPage, error) {
+	page := SettingsPage{Settings: []Setting{}}
+	n, err := pageLimit(q.Limit)
+	if err != nil {
+		return page, err
+	}
+	skip, err := position(q.Cursor)
+	if err != nil {
+		return page, err
+	}
+	store, err := l.theSettings()
+	if err != nil {
+		return page, err
+	}
+	values, err := store.List(ctx, "")
+	if err != nil {
+		return page, wrapped(err)
+	}
+	s := settings.Read(values)
+	all := append(merged(true, s.QueuePauses, s.QueueLimits, s.QueueBreakers), merged(false, s.TaskPauses, s.TaskLimits, s.TaskBreakers)...)
+	page.Settings = all[min(skip, len(all)):min(skip+n, len(all))]
+	if skip+n < len(all) {
+		page.Next = strconv.Itoa(skip + n)
+	}
+	return page, nil
+}
+
+// merged returns the settings of each queue, or of each name, in the order of their names.
+func merged(queues bool, pauses map[string]settings.Pause, limits map[string]settings.Limit, breakers map[string]settings.Breaker) []Setting {
+	names := slices.Concat(slices.Collect(maps.Keys(pauses)), slices.Collect(maps.Keys(limits)), slices.Collect(maps.Keys(breakers)))
+	slices.Sort(names)
+	all := []Setting{}
+	for _, name := range slices.Compact(names) {
+		s := Setting{Name: name}
+		if queues {
+			s = Setting{Queue: name}
+		}
+		if p, ok := pauses[name]; ok && p.Active(time.Now()) {
+			s.Pause = pauseOf(&p)
+		}
+		if limit, ok := limits[name]; ok {
+			s.Limit = &StoredLimit{Rate: limit.Rate, Concurrency: limit.Concurrency, By: limit.By, Since: utc(limit.At)}
+		}
+		if b, ok := breakers[name]; ok {
+			s.Breaker = &Breaker{Until: utc(b.Until), Trips: b.Trips, Node: b.Node, Reason: b.Why}
+		}
+		if s.Pause != nil || s.Limit != nil || s.Breaker != nil {
+			all = append(all, s)
+		}
+	}
+	return all
+}
+
+// pauseOf describes a stored pause.
+func pauseOf(p *settings.Pause) *StoredPause {
+	return &StoredPause{Since: utc(p.At), Until: utc(p.Until), By: p.By, Reason: p.Why}
+}
+
+// storedPause returns the stored pause of a queue, or nil.
+func (l *Local) storedPause(ctx context.Context, queue string) (*StoredPause, error) {
+	return l.activePause(ctx, settings.QueuePause(queue))
+}
+
+func (l *Local) activePause(ctx context.Context, key settings.Key[settings.Pause]) (*StoredPause, error) {
+	if l.cfg.Settings == nil {
+		return nil, nil
+	}
+	p, found, err := key.Get(ctx, l.cfg.Settings)
+	if err != nil || !found || !p.Active(time.Now()) {
+		return nil, err
+	}
+	return pauseOf(&p), nil
+}
+
+// pauseBy returns a pause of now by the caller.
+func (l *Local) pauseBy(ctx context.Context, until time.Time, reason string) settings.Pause {
+	return settings.Pause{Until: until, By: utf.Cut(l.actor(ctx), settings.MaxBy), Why: reason}
+}
+
+// PauseTasks implements [Settings].
+func (l *Local) PauseTasks(ctx context.Context, p TaskPause) (Change, error) {
+	c := Change{Do: DoPauseTasks, Target: p.Name}
+	if err := task.CheckName(p.Name); err != nil {
+		return c, wrapped(err)
+	}
+	store, err := l.theSettings()
+	if err != nil {
+		return c, err
+	}
+	return l.change(ctx, c, p, func(c *Change) error {
+		err := settings.PauseTask(ctx, store, p.Name, l.pauseBy(ctx, p.Until, p.Reason))
+		c.Done, c.Stored = oneIf(err), true
+		return err
+	})
+}
+
+// ResumeTasks implements [Settings].
+func (l *Local) ResumeTasks(ctx context.Context, name string) (Change, error) {
+	c := Change{Do: DoResumeTasks, Target: name}
+	if err := task.CheckName(name); err != nil {
+		return c, wrapped(err)
+	}
+	store, err := l.theSettings()
+	if err != nil {
+		return c, err
+	}
+	return l.change(ctx, c, nil, func(c *Change) error {
+		found, err := settings.ResumeTask(ctx, store, name)
+		if found {
+			c.Done = 1
+		}
+		c.Stored = true
+		return err
+	})
+}
+
+// SetLimit implements [Settings].
+func (l *Local) SetLimit(ctx context.Context, limit Limit) (Change, error) {
+	c := Change{Do: DoSetLimit, Target: limit.Queue + limit.Name}
+	if (limit.Queue == "") == (limit.Name == "") {
+		return c, errorf(CodeInvalid, "set one of Queue and Name")
+	}
+	if err := task.CheckName(c.Target); err != nil {
+		return c, wrapped(err)
+	}
+	store, err := l.theSettings()
+	if err != nil {
+		return c, err
+	}
+	return l.change(ctx, c, limit, func(c *Change) error {
+		set := settings.LimitQueue
+		if limit.Queue == "" {
+			set = settings.LimitTask
+		}
+		err := set(ctx, store, c.Target, settings.Limit{Rate: limit.Rate, Concurrency: limit.Concurrency, By: utf.Cut(l.actor(ctx), settings.MaxBy)})
+		c.Done, c.Stored = oneIf(err), true
+		return err
+	})
+}
+
+// oneIf returns 1 for a change that was made.
+func oneIf(err error) int {
+	if err == nil {
+		return 1
+	}
+	return 0
+}
