@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"net/url"
 	"path/filepath"
 	"reflect"
 	"strings"
@@ -26,12 +25,6 @@ import (
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction(testserver.Reaper)) }
-
-// claimed returns the name in the header of a request.
-func claimed(r *http.Request) string {
-	who, _ := url.QueryUnescape(r.Header.Get(httpinspect.ActorHeader))
-	return who
-}
 
 // serve serves an API and returns a client of it.
 func serve(t *testing.T, api inspect.API, c httpinspect.Config) *httpinspect.Client {
@@ -62,7 +55,7 @@ func TestSuite(t *testing.T) {
 					return s
 				},
 				API: func(t *testing.T, c inspect.Config, run bool) inspect.API {
-					return serve(t, inspecttest.Local(t, c, run), httpinspect.Config{Actor: claimed})
+					return serve(t, inspecttest.Local(t, c, run), httpinspect.Config{Actor: httpinspect.Claimed})
 				},
 			})
 		})

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"net/url"
 	"strings"
 
 	"github.com/swarmiji/swarmiji/inspect"
@@ -26,6 +27,15 @@ type Config struct {
 // of the method. It authenticates nobody; package dashboard does. Safe for concurrent use.
 func NewHandler(api inspect.API, c Config) http.Handler {
 	return &handler{api: api, c: c, methods: methods()}
+}
+
+// Claimed returns the name that the caller of r has sent, see [ActorHeader], or "".
+func Claimed(r *http.Request) string {
+	who, err := url.QueryUnescape(r.Header.Get(ActorHeader))
+	if err != nil {
+		return ""
+	}
+	return who
 }
 
 type handler struct {
