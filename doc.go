@@ -47,11 +47,12 @@
 //   - tx: your own database transactions, for submitting and settling tasks in them. tx/sqltx and
 //     tx/pgxtx convert those of database/sql and pgx.
 //   - outbox: tasks that are stored in your own database transactions and sent to any broker.
+//   - history: what happened to tasks: a recorder of events, queries, timelines and counts.
 //   - capability: optional interfaces of adapters, also behind wrappers.
 //   - tasktest: tests of programs with tasks, without a server and without waiting.
 //   - open: adapters from a URL. Below it, import a package per kind of server, or open/all.
 //
-// The directories below the ports, schedule, jobs, limit and outbox are adapters, named by
+// The directories below the ports, schedule, jobs, limit, history and outbox are adapters, named by
 // technology and port, such as broker/membroker and broker/amqpbroker. Beside them are the test
 // suites that every adapter passes.
 //

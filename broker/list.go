@@ -98,8 +98,8 @@ type Lister interface {
 	List(ctx context.Context, queue string, q ListQuery) (Page, error)
 }
 
-// ErrCursor returns [ErrMalformed] for a cursor that List did not return.
-func ErrCursor(cursor string) error {
+// MalformedCursor returns [ErrMalformed] for a cursor that List did not return.
+func MalformedCursor(cursor string) error {
 	return fmt.Errorf("%w: cursor %.80q", ErrMalformed, cursor)
 }
 
@@ -111,7 +111,7 @@ func Offset(cursor string) (int, error) {
 	}
 	n, err := strconv.ParseUint(cursor, 10, 31)
 	if err != nil {
-		return 0, ErrCursor(cursor)
+		return 0, MalformedCursor(cursor)
 	}
 	return int(n), nil
 }

@@ -45,8 +45,8 @@ func (r *run) sendProgress(ctx context.Context, p task.ProgressValue) {
 	}
 }
 
-// endProgress ends the reports of the handler and returns the last one, which is zero if there was
-// none. It waits for a report that is being sent, whose context ends.
+// endProgress ends the reports of the handler and returns the last one, or the zero value if the
+// handler has reported no progress. It waits for a report that is being sent, whose context ends.
 func (r *run) endProgress() (last task.ProgressValue) {
 	if reporter := r.progress.Load(); reporter != nil {
 		last = reporter.Close()

@@ -83,7 +83,7 @@ type Filter struct {
 	// letter that cannot be decoded has no name.
 	Task string
 	// Root is the id of a workflow, see [task.Envelope.RootID]. "": all. A letter that cannot be
-	// decoded has none.
+	// decoded matches no root.
 	Root task.ID
 	// Error is a part of the reason. "": all.
 	Error string

@@ -92,8 +92,8 @@ func (l *Letters) canceled(ctx context.Context, root task.ID) error {
 	return err
 }
 
-// load returns the record of a task from the first store that has it, and whether one has. A store
-// that only carries replies has none.
+// load returns the record of a task from the first store that has it, and whether there is one. It
+// skips stores that only carry replies.
 func (l *Letters) load(ctx context.Context, id task.ID) (rec resultstore.Record, found bool, err error) {
 	ctx, cancel := perLetter(ctx)
 	defer cancel()

@@ -27,7 +27,7 @@ type Consumer interface {
 	Stats() consumer.Stats
 }
 
-// Config lists the parts that are checked. With the zero value the process is always live and ready.
+// Config lists the parts that are checked. Without any the process is always live and ready.
 type Config struct {
 	// Consumers are the consumers of the process. nil: no consumer, as in one that submits tasks.
 	Consumers []Consumer
@@ -72,9 +72,9 @@ func (c Config) Live() error {
 }
 
 // Ready returns nil if the process can work, or all reasons why it cannot: those of [Config.Live],
-// [ErrNotConsuming], [ErrDisconnected] and [ErrBlocked]. It sends nothing to the broker. It waits
-// until the broker has reported the state of its connection, up to a second or the end of ctx. Safe
-// for concurrent use.
+// [ErrNotConsuming], [ErrDisconnected] and [ErrBlocked]. It waits until the broker has reported the
+// state of its connection, up to 3 s or the end of ctx. A SQL database is asked for that. Safe for
+// concurrent use.
 func (c Config) Ready(ctx context.Context) error {
 	errs := []error{c.Live(), c.connected(ctx)}
 	for _, one := range c.Consumers {
@@ -92,8 +92,9 @@ func (c Config) Ready(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// reportTime limits the wait for the report of a connection's state.
-const reportTime = time.Second
+// reportTime limits the wait for the report of a connection's state. An adapter that asks its server
+// once a second may report only at the next time.
+const reportTime = 3 * time.Second
 
 // connected returns ErrDisconnected or ErrBlocked if the broker reports such a state.
 func (c Config) connected(ctx context.Context) error {

@@ -34,7 +34,7 @@ func ExampleLocal_Why() {
 	}
 
 	var api inspect.API
-	if api, err = swarm.Inspector(inspect.Config{Queues: []string{"mail"}, Listen: 100 * time.Millisecond}); err != nil {
+	if api, err = open.Inspector(swarm, inspect.Config{Queues: []string{"mail"}, Listen: 100 * time.Millisecond}); err != nil {
 		panic(err)
 	}
 	why, err := api.Why(ctx, inspect.TaskKey{ID: "welcome-ada"})
@@ -70,7 +70,7 @@ func ExampleLocal_PurgeQueue() {
 		}
 	}
 
-	api, err := swarm.Inspector(inspect.Config{Logger: slog.New(slog.DiscardHandler)})
+	api, err := open.Inspector(swarm, inspect.Config{Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		panic(err)
 	}

@@ -73,7 +73,7 @@ func (x *explainer) explain(ctx context.Context) error {
 	case x.record != nil:
 		x.explainRecord()
 	default:
-		x.add(Reason{Kind: KindUnknown}, "No part knows this task: it was never submitted, or its record has expired, or its queue was not searched (%s).", searched(x.searched))
+		x.add(Reason{Kind: KindUnknown}, "No part knows this task: it was never submitted, or it has ended and has no record, or its queue was not searched (%s).", searched(x.searched))
 	}
 	return nil
 }
@@ -98,7 +98,7 @@ func (x *explainer) explainRunning() {
 	if w := x.census.nodes[r.Node]; w != nil {
 		for _, q := range w.Serves {
 			if q.Name == r.Queue && q.Active >= q.Workers {
-				x.add(Reason{Kind: KindBusy, Queue: q.Name, Node: r.Node, Help: scaleWorkers(q.Name, q.Workers+1)}, "All %d workers of %s for queue %s are busy.", q.Workers, r.Node, q.Name)
+				x.add(Reason{Kind: KindBusy, Queue: q.Name, Node: r.Node, Help: scaleWorkers(q.Name, q.Workers+1)}, "%s of queue %s on %s runs a task already.", each(q.Workers, "worker"), q.Name, r.Node)
 			}
 		}
 	}
@@ -202,7 +202,7 @@ func (x *explainer) explainQueue(ctx context.Context, ready bool) error {
 	case pause != nil: // what consumers do follows from it
 		return nil
 	case paused == n:
-		x.add(Reason{Kind: KindPaused, Queue: x.queue, Help: resumeQueue(x.queue)}, "All %d consumers of queue %s have paused it.", n, x.queue)
+		x.add(Reason{Kind: KindPaused, Queue: x.queue, Help: resumeQueue(x.queue)}, "%s of queue %s has paused the queue.", each(n, "consumer"), x.queue)
 	case !ready:
 	default:
 		knows, err := x.handled(ctx, ids)
@@ -212,15 +212,23 @@ func (x *explainer) explainQueue(ctx context.Context, ready bool) error {
 		case !knows && silent == 0:
 			x.add(Reason{Kind: KindNoHandler, Queue: x.queue, Help: registerHandler(x.name(), x.queue)}, "No consumer of queue %s has a handler for %s.", x.queue, x.name())
 		case workers > 0 && active >= workers && silent == 0:
-			x.add(Reason{Kind: KindBusy, Queue: x.queue, Help: scaleWorkers(x.queue, workers/max(n-paused, 1)+1)}, "All %d workers of queue %s are busy.", workers, x.queue)
+			x.add(Reason{Kind: KindBusy, Queue: x.queue, Help: scaleWorkers(x.queue, workers/max(n-paused, 1)+1)}, "%s of queue %s runs a task already.", each(workers, "worker"), x.queue)
 		default:
-			x.add(Reason{Kind: KindReady, Queue: x.queue}, "It waits in queue %s for a free worker; %d consumers serve the queue.", x.queue, n-paused)
+			x.add(Reason{Kind: KindReady, Queue: x.queue}, "It waits in queue %s for a free worker of its %d consumers.", x.queue, n-paused)
 		}
 	}
 	if paused > 0 && paused < n {
 		x.add(Reason{Kind: KindPaused, Queue: x.queue, Help: resumeQueue(x.queue)}, "%d of %d consumers of queue %s have paused it.", paused, n, x.queue)
 	}
 	return nil
+}
+
+// each returns "Each of the 3 workers" or "The only worker", for a sentence about a queue.
+func each(n int, noun string) string {
+	if n == 1 {
+		return "The only " + noun
+	}
+	return fmt.Sprintf("Each of the %d %ss", n, noun)
 }
 
 // explainPause adds the stored pause of the queue.
@@ -267,7 +275,7 @@ func (x *explainer) handled(ctx context.Context, nodes []string) (bool, error) {
 func (x *explainer) explainDead() {
 	attempts := ""
 	if x.dead.Attempts > 0 {
-		attempts = fmt.Sprintf(" after %d attempts", x.dead.Attempts)
+		attempts = fmt.Sprintf(" in attempt %d", x.dead.Attempts)
 	}
 	x.add(Reason{Kind: KindDead, At: x.dead.At, Queue: x.queue, Help: requeueDead(x.id, x.queue)},
 		"It failed for good at %s%s, and is a dead letter of queue %s%s.", stamp(x.dead.At), attempts, x.queue, because(x.dead.Reason))

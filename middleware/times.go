@@ -26,7 +26,7 @@ const (
 	// QueueOldest is the age of the oldest waiting task, if the broker knows it. Otherwise there is
 	// only QueueLastWait: the wait of the task that was started last.
 	QueueOldest   = Prefix + "queue.oldest.us"
-	QueueLastWait = Prefix + "queue.lastwait.us"
+	QueueLastWait = Prefix + "queue.last.wait.us"
 )
 
 // labelled describes the metrics that OnLabel receives.

@@ -115,6 +115,7 @@ type Parts struct {
 	Schedule func(name string) (ScheduleStore, error)
 	Jobs     func() (jobs.Store, error)
 	Outbox   func(namespace string) (OutboxStore, error)
+	History  func(namespace string) (HistoryStore, error)
 }
 
 // Running describes the resources that Start has started or found.

@@ -20,8 +20,9 @@ func (t *target) audit() *target {
 // its Limits and its Logger. Commands to consumers need [Options].Control. If consumers have keys,
 // set c.Control to a client with these keys. c.Schedule, c.Jobs and c.History stay as they are.
 //
-// Returns the errors of inspect.New. End its Run before the swarm is closed.
-func (s *Swarm) Inspector(c inspect.Config) (*inspect.Local, error) {
+// It is a function, so that programs that do not inspect do not link package inspect whole. Returns
+// the errors of inspect.New. End its Run before the swarm is closed.
+func Inspector(s *Swarm, c inspect.Config) (*inspect.Local, error) {
 	setNil(&c.Broker, s.Broker)
 	setNil(&c.Results, s.Results)
 	setNil(&c.Events, s.Events)

@@ -40,6 +40,10 @@ type (
 		OutboxStore
 		stop stopper
 	}
+	ownedHistory struct {
+		HistoryStore
+		stop stopper
+	}
 )
 
 func ownBroker(b broker.Broker, stop stopper) broker.Broker { return &ownedBroker{b, stop} }
@@ -50,6 +54,7 @@ func ownEvents(b events.EventBus, stop stopper) events.EventBus { return &ownedE
 func ownSchedule(s ScheduleStore, stop stopper) ScheduleStore   { return &ownedSchedule{s, stop} }
 func ownJobs(s jobs.Store, stop stopper) jobs.Store             { return &ownedJobs{s, stop} }
 func ownOutbox(s OutboxStore, stop stopper) OutboxStore         { return &ownedOutbox{s, stop} }
+func ownHistory(s HistoryStore, stop stopper) HistoryStore      { return &ownedHistory{s, stop} }
 
 // Close closes the broker, then stops the resources that were started for it.
 func (b ownedBroker) Close(ctx context.Context) error {
@@ -81,6 +86,11 @@ func (s ownedOutbox) Close(ctx context.Context) error {
 	return errors.Join(s.OutboxStore.Close(ctx), s.stop(ctx))
 }
 
+// Close closes the store, then stops the resources that were started for it.
+func (s ownedHistory) Close(ctx context.Context) error {
+	return errors.Join(s.HistoryStore.Close(ctx), s.stop(ctx))
+}
+
 // Unwrap returns the wrapped broker, for capability.As.
 func (b ownedBroker) Unwrap() any { return b.Broker }
 
@@ -98,3 +108,6 @@ func (s ownedJobs) Unwrap() any { return s.Store }
 
 // Unwrap returns the wrapped store, for capability.As.
 func (s ownedOutbox) Unwrap() any { return s.OutboxStore }
+
+// Unwrap returns the wrapped store, for capability.As.
+func (s ownedHistory) Unwrap() any { return s.HistoryStore }

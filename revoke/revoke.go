@@ -73,9 +73,12 @@ type Selector struct {
 
 func (s *Selector) isZero() bool { return *s == Selector{} }
 
-// Check returns an error that wraps [ErrBadSelector] for an invalid selector: it would choose all
-// tasks, or has a Value without a Header or a Root with other fields, or a text is too long or not
-// UTF-8. For a malformed Root it wraps [task.ErrBadID] as well.
+// Check returns an error that wraps [ErrBadSelector] for an invalid selector:
+//
+//   - It would choose all tasks.
+//   - It has a Value without a Header, or a Root with other fields.
+//   - A text is too long or not UTF-8.
+//   - Root is malformed; the error also wraps [task.ErrBadID].
 func (s *Selector) Check() error {
 	switch {
 	case s.Root != "" && (s.Header != "" || s.Value != "" || s.Name != "" || s.Queue != ""):

@@ -13,9 +13,9 @@ import (
 // added by its name alone belongs to no group.
 var ErrTaken = errors.New("schedule: the entry belongs to another group")
 
-// Nobody is the owner of claims that no listener holds: on a postponed tick until its lease ends,
-// and on a tick that was due when its entry was changed.
-const Nobody = "-"
+// NoOwner is the owner of claims that no listener holds. Such claims are on postponed ticks until
+// their leases end, and on ticks that were due when their entries were changed.
+const NoOwner = "-"
 
 // Limits of one [Change].
 const (
@@ -33,7 +33,7 @@ type Changer interface {
 	//   - An entry that does not exist is added to the group.
 	//   - An entry with another payload gets the new payload and due time. Its State, Last, Runs and
 	//     pause stay. Claims on its ticks stay, and end as usual.
-	//   - If such an entry is overdue, its tick becomes a claim of [Nobody] whose lease has ended at
+	//   - If such an entry is overdue, its tick becomes a claim of [NoOwner] whose lease has ended at
 	//     the tick's instant. So the tick runs, with the new payload, and the entry has its new due
 	//     time.
 	//   - An entry of the group that c does not have is removed, as Remove does.
@@ -77,7 +77,7 @@ type Changed struct {
 	Revision int64
 }
 
-// Outcome says what a [Change] did to an entry.
+// Outcome is the effect of a [Change] on an entry.
 type Outcome string
 
 // Outcomes of a change.
@@ -117,12 +117,12 @@ func (c *Change) Check() error {
 	return errors.Join(errs...)
 }
 
-// Decide returns what the change does to entry i, and the due time that the entry has afterwards;
+// Decide returns the outcome of entry i, and the due time that the entry has after the change;
 // zero: none. It is for authors of stores. old is the entry in the store, or nil. claimed reports
 // that a tick of the entry has a claim, valid or expired. now is the time of the store's clock.
 //
 //   - With EntryChanged, if old.Next is set and not after now, the store keeps that tick as a claim
-//     of [Nobody].
+//     of [NoOwner].
 //   - With EntryUnchanged the due time differs from old.Next only if the entry had lost it.
 //   - With EntryOver the store removes old, if it is not nil.
 func (c *Change) Decide(i int, old *Entry, claimed bool, now time.Time) (Outcome, time.Time) {

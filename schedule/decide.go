@@ -55,7 +55,7 @@ var errOverlap = fmt.Errorf("%w: the entry's overlap policy needs a result store
 // or that another listener claimed first. At most free ticks are claimed for this listener, which
 // then holds them in r.held.
 //
-// A tick that cannot run now is claimed for Nobody and is due again after its delay. Such
+// A tick that cannot run now is claimed for [NoOwner] and is due again after its delay. Such
 // ticks are counted in Stats.PutOff and reported, and do not count toward free. claimDue returns
 // the number of won claims, these included.
 //
@@ -108,7 +108,7 @@ func (r *runner) claimDue(ctx context.Context, b *Batch, asked time.Time, free i
 	}
 	r.dispatch(taken.decisions)
 	for delay, list := range puts {
-		for i, won := range r.claim(ctx, Nobody, delay, list.claims) {
+		for i, won := range r.claim(ctx, NoOwner, delay, list.claims) {
 			if v := list.decisions[i]; won {
 				took++
 				r.l.stats.putOff.Add(1)
@@ -228,7 +228,7 @@ func (r *runner) dispatch(decisions []decision) {
 		if v.hold == nil {
 			continue
 		}
-		if v.hold.tick.Owner != "" && v.hold.tick.Owner != Nobody {
+		if v.hold.tick.Owner != "" && v.hold.tick.Owner != NoOwner {
 			r.l.stats.again.Add(1)
 		}
 		r.reportProblem(v)
@@ -324,7 +324,7 @@ func (r *runner) decide(ctx context.Context, k *Tick, now time.Time) decision {
 		return decision{action: postponeTick, hold: h, delay: brokenDelay, problem: ProblemBroken, err: err, others: true}
 	}
 	p := h.content.Misfire.plan(spec, k.Due, now)
-	if k.Owner == Nobody && !k.Next.IsZero() {
+	if k.Owner == NoOwner && !k.Next.IsZero() {
 		// The tick was due when its entry was changed. Runs by the new spec are not newer missed ones.
 		p.late = h.content.Misfire == MisfireSkip && now.Sub(k.Due) > tooLate
 	}
@@ -338,7 +338,7 @@ func (r *runner) decide(ctx context.Context, k *Tick, now time.Time) decision {
 		return v
 	}
 	v := decision{hold: h, next: p.next}
-	if k.Owner != "" && k.Owner != Nobody { // A listener has claimed this tick before.
+	if k.Owner != "" && k.Owner != NoOwner { // A listener has claimed this tick before.
 		return v
 	}
 	if p.late {

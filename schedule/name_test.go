@@ -231,7 +231,7 @@ func TestRuns(t *testing.T) {
 	})
 }
 
-// slowStore is a store whose clock goes on during each Change.
+// slowStore is a store whose clock continues during each Change.
 type slowStore struct {
 	*memschedule.Store
 	during func()
@@ -258,7 +258,7 @@ func TestSlowChange(t *testing.T) {
 	}
 }
 
-// slowly waits until the clock of the process has gone on.
+// slowly waits for a millisecond of the process's clock.
 func slowly(t testing.TB) {
 	t.Helper()
 	for began := time.Now(); time.Since(began) < time.Millisecond; {
@@ -299,8 +299,8 @@ func TestResumeDuringAChange(t *testing.T) {
 	}
 }
 
-// TestMissedBeforeAChange shows that a missed tick runs after a change, that runs by the new spec
-// before the change do not, and that MisfireSkip still leaves the tick out.
+// TestMissedBeforeAChange shows that a missed tick runs after a change. Times of the new spec
+// before the change do not run, and MisfireSkip still leaves the tick out.
 func TestMissedBeforeAChange(t *testing.T) {
 	for misfire, want := range map[schedule.Misfire][]string{
 		schedule.MisfireOnce:   {"01:00", "03:31", "03:32"},

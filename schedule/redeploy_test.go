@@ -36,7 +36,7 @@ func deploy(t *testing.T, r *rand.Rand) {
 	}
 	var mu sync.Mutex
 	runs := map[int64]*run{} // by the second
-	var first time.Time // when the first new program had started
+	var first time.Time      // when the first new program had started
 	start := func(revision int64, cron, text string) (stop func()) {
 		t.Helper()
 		view := store.View()

@@ -42,7 +42,7 @@ func (s *Schedule) Runs(ctx context.Context, id string) ([]Run, error) {
 }
 
 // LastRun returns the last run of an entry that [Schedule.List] or [Schedule.Get] returned, as Runs
-// does. It returns false if the entry has none.
+// does. It returns false if the entry has no run.
 func (s *Schedule) LastRun(ctx context.Context, it *Item) (Run, bool, error) {
 	if len(it.Runs) == 0 {
 		return Run{}, false, nil

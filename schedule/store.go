@@ -61,8 +61,8 @@ type Entry struct {
 	// Last is the instant of the last claimed tick whose Claim.Remember was true; [OverlapSkip]
 	// uses it. Zero: none.
 	Last time.Time
-	// Runs are the instants of such ticks: the newest [KeptRuns], the newest first. Stores that are
-	// no [Changer] may leave it nil.
+	// Runs are the instants of such ticks: the newest [KeptRuns], the newest first. A store that is
+	// not a [Changer] may leave it nil.
 	Runs []time.Time
 	// Group is the group that a [Change] added the entry to. "": none.
 	Group string
@@ -112,8 +112,8 @@ type Claim struct {
 // Finish ends the claim on a tick.
 type Finish struct {
 	Tick
-	// Remove also deletes the entry, but only if it has no due time and no other claim, and its
-	// payload is still that of the Tick.
+	// Remove also deletes the entry, but only if it has no due time and no other claim. An entry whose
+	// payload is no longer that of the Tick stays.
 	Remove bool
 	// State is the state for the next run. nil: the stored state stays. Empty, not nil: it is deleted.
 	State []byte

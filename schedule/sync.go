@@ -88,7 +88,7 @@ type SyncedEntry struct {
 // processes of one revision must have the same want. To go back to older entries, give them a
 // higher revision.
 //
-// A definition without a further run is no error: its outcome is EntryOver. Times that are relative
+// A definition without a further run is allowed: its outcome is EntryOver. Times that are relative
 // to the call, as those of [In], change the entry with each Sync. At most [MaxChange] definitions
 // are possible. An empty want removes all entries of the group.
 //
@@ -208,7 +208,7 @@ func checkNames(want []Definition) error {
 }
 
 // define returns the entry of a definition, and sets the fields of r that do not depend on the
-// store. Next is the first run after now and margin; zero: there is none.
+// store. Next is the first run after now and margin; zero: there is no such run.
 func (s *Schedule) define(d *Definition, now time.Time, margin time.Duration, r *SyncedEntry) (Entry, error) {
 	spec, said, err := d.At.parse(now)
 	if err != nil {

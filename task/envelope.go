@@ -53,8 +53,8 @@ type Envelope struct {
 }
 
 // RootID returns the id of the workflow: Root, or ID if Root is empty. A task without a workflow is
-// the root of the tasks that follow it. In the messages of older producers the root of a workflow is
-// its first step.
+// the root of the tasks that follow it. For older producers the root of a workflow is its first
+// step.
 func (e *Envelope) RootID() ID {
 	if e.Root != "" {
 		return e.Root

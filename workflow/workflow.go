@@ -62,7 +62,7 @@ type Tree struct {
 	// State is the state of the last step, as the future of the workflow returns it. It is
 	// StatePending if no record of that step exists.
 	State task.State
-	// Failed is the step that ended the workflow, with its error. nil: none is known.
+	// Failed is the step that ended the workflow, with its error. nil: no failure is known.
 	Failed *Node
 	// Steps are the tasks and groups of the workflow in the order of their composition. Those of a
 	// history come last.
@@ -125,8 +125,8 @@ func New(c Config) (*Viewer, error) {
 // Show returns the tree of the workflow with this id, which is that of its last step. It reads each
 // record once, so that the parts of a running workflow may be of different moments.
 //
-// The ids of the steps derive from the id of the workflow. Tasks with an id of their own that is
-// not the last step's, and tasks in groups inside of a Map, are shown only if a history knows them.
+// The ids of the steps derive from the id of the workflow. Steps with chosen ids, except for the
+// last one, and tasks in groups inside of a Map are shown only if a history knows them.
 //
 // Returns [task.ErrNotFound] if nothing is known of the workflow, [task.ErrBadID], and errors of
 // the stores and the history.

@@ -263,8 +263,8 @@ func (b *Broker) ScanDeadID(ctx context.Context, name, id string, fn func(*broke
 // scanDead calls fn with letters from the oldest on, up to the last message that the stream held at
 // the beginning. The ends of their subjects match the pattern which. It deletes a letter if fn
 // returns DeadRemove, and ends after DeadStop. On servers before 2.11 it first drops expired
-// letters, see dropExpiredDead. It waits for the server. Returns ErrNoQueue if the queue does not exist, and ctx's cause if ctx ends between two
-// letters.
+// letters, see dropExpiredDead. It waits for the server. Returns ErrNoQueue if the queue does not
+// exist, and ctx's cause if ctx ends between two letters.
 func (b *Broker) scanDead(ctx context.Context, name, which string, fn func(*broker.Dead) broker.DeadAction) error {
 	q, err := b.queue(ctx, name)
 	if err != nil {

@@ -130,7 +130,7 @@ func parseCursor(cursor string, parts int) (at int, from uint64, err error) {
 		from, err = strconv.ParseUint(seq, 10, 64)
 	}
 	if err != nil || int(n) >= parts {
-		return 0, 0, broker.ErrCursor(cursor)
+		return 0, 0, broker.MalformedCursor(cursor)
 	}
 	return int(n), from, nil
 }

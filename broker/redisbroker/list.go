@@ -18,7 +18,8 @@ const pageBytes = 4 << 20
 
 // Queues implements [broker.QueueLister]. It reads the names of all keys of the database, on a
 // cluster from all its masters. Each call to the server reads up to 1,000, so the time grows with
-// the number of keys. It waits for the server. Returns ErrClosed after Close, and errors of the server.
+// the number of keys. It waits for the server. Returns ErrClosed after Close, and errors of the
+// server.
 func (b *Broker) Queues(ctx context.Context) ([]string, error) {
 	before, after, _ := strings.Cut(newNames(b.cfg.Namespace, "*").part("m"), "*")
 	keys, err := b.conn.Keys(ctx, before+"*"+after)
@@ -69,7 +70,7 @@ func (q *queue) listReady(ctx context.Context, lq broker.ListQuery) (broker.Page
 	if lq.Cursor != "" {
 		section, index, _ = strings.Cut(lq.Cursor, ".")
 		if !isNumber(section, 16) || !isNumber(index, 31) {
-			return broker.Page{}, broker.ErrCursor(lq.Cursor)
+			return broker.Page{}, broker.MalformedCursor(lq.Cursor)
 		}
 	}
 	answer, err := q.listScript(ctx, lq, section, index)
@@ -93,7 +94,7 @@ func (q *queue) listHeld(ctx context.Context, lq broker.ListQuery) (broker.Page,
 	}
 	shown, err := broker.Offset(skip)
 	if err != nil || !isNumber(chunk, 64) {
-		return broker.Page{}, broker.ErrCursor(lq.Cursor)
+		return broker.Page{}, broker.MalformedCursor(lq.Cursor)
 	}
 	answer, err := q.listScript(ctx, lq, "0", chunk)
 	if err != nil {

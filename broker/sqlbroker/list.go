@@ -81,7 +81,7 @@ type listed struct {
 func (b *Broker) listWaiting(ctx context.Context, q *queue, lq broker.ListQuery) (broker.Page, error) {
 	at, err := numbers(lq.Cursor, 0, math.MinInt64, 0)
 	if err == nil && at[0] < 0 {
-		err = broker.ErrCursor(lq.Cursor)
+		err = broker.MalformedCursor(lq.Cursor)
 	}
 	if err != nil {
 		return broker.Page{}, err
@@ -130,7 +130,7 @@ func (b *Broker) listHeld(ctx context.Context, q *queue, lq broker.ListQuery) (b
 		err, ok = nil, true
 	}
 	if err != nil || !ok || n < 0 || id != "" && !messagecode.ValidID(id) {
-		return broker.Page{}, broker.ErrCursor(lq.Cursor)
+		return broker.Page{}, broker.MalformedCursor(lq.Cursor)
 	}
 	rows, err := b.readListed(ctx, b.text.held, q.id, id, n, lq.Limit+1)
 	if err != nil {
@@ -147,7 +147,7 @@ func (b *Broker) listDead(ctx context.Context, q *queue, lq broker.ListQuery) (b
 	at, err := numbers(lq.Cursor, 0)
 	switch {
 	case err == nil && at[0] < 0:
-		err = broker.ErrCursor(lq.Cursor)
+		err = broker.MalformedCursor(lq.Cursor)
 	case lq.Cursor == "":
 		err = b.trim(ctx, q)
 	}
@@ -214,12 +214,12 @@ func numbers(cursor string, first ...int64) ([]int64, error) {
 	}
 	parts := strings.Split(cursor, ".")
 	if len(parts) != len(first) {
-		return nil, broker.ErrCursor(cursor)
+		return nil, broker.MalformedCursor(cursor)
 	}
 	for i, p := range parts {
 		n, err := strconv.ParseInt(p, 10, 64)
 		if err != nil {
-			return nil, broker.ErrCursor(cursor)
+			return nil, broker.MalformedCursor(cursor)
 		}
 		first[i] = n
 	}

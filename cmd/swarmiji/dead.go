@@ -106,7 +106,7 @@ func (a *app) deadChange(cmd *cobra.Command, queue string, do func(ctx context.C
 		if err != nil {
 			return err
 		}
-		api, err := s.Inspector(inspect.Config{Wire: w, Actor: a.actor(), Logger: a.logger()})
+		api, err := open.Inspector(s, inspect.Config{Wire: w, Actor: a.actor(), Logger: a.logger()})
 		if err != nil {
 			return err
 		}

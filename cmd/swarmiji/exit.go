@@ -7,6 +7,7 @@ import (
 	"github.com/swarmiji/swarmiji/control"
 	"github.com/swarmiji/swarmiji/deadletter"
 	"github.com/swarmiji/swarmiji/events"
+	"github.com/swarmiji/swarmiji/history"
 	"github.com/swarmiji/swarmiji/inspect"
 	"github.com/swarmiji/swarmiji/jobs"
 	"github.com/swarmiji/swarmiji/resultstore"
@@ -61,13 +62,13 @@ func status(err error) int {
 	}{
 		{exitUsage, []error{
 			task.ErrBadName, task.ErrBadID, task.ErrBadMetadata, task.ErrBadArgs, when.ErrBadSpec, schedule.ErrBadEntry, schedule.ErrUnsupported,
-			jobs.ErrBadJob, jobs.ErrUnsupported, inspect.ErrInvalid, deadletter.ErrFilter, deadletter.ErrMalformed,
+			jobs.ErrBadJob, jobs.ErrUnsupported, inspect.ErrInvalid, deadletter.ErrFilter, deadletter.ErrMalformed, history.ErrQuery,
 		}},
 		{exitError, []error{control.ErrMissing}},
 		{exitLate, []error{errLate}},
 		{exitDuplicate, []error{errDuplicate}},
-		{exitNotFound, []error{errNotFound, inspect.ErrNotFound, broker.ErrNoQueue, broker.ErrNotFound, resultstore.ErrNotFound, schedule.ErrNotFound, jobs.ErrNotFound, task.ErrNotFound}},
-		{exitUnreachable, []error{errNobody, errUnreachable, inspect.ErrNoConsumer, inspect.ErrUnavailable, revoke.ErrUnheard, broker.ErrUnavailable, broker.ErrAccess, events.ErrUnavailable, resultstore.ErrUnavailable, schedule.ErrUnavailable, jobs.ErrUnavailable}},
+		{exitNotFound, []error{errNotFound, inspect.ErrNotFound, broker.ErrNoQueue, broker.ErrNotFound, resultstore.ErrNotFound, schedule.ErrNotFound, jobs.ErrNotFound, task.ErrNotFound, history.ErrNotFound}},
+		{exitUnreachable, []error{errNobody, errUnreachable, inspect.ErrNoConsumer, inspect.ErrUnavailable, revoke.ErrUnheard, broker.ErrUnavailable, broker.ErrAccess, events.ErrUnavailable, resultstore.ErrUnavailable, schedule.ErrUnavailable, jobs.ErrUnavailable, history.ErrUnavailable}},
 	} {
 		for _, one := range class.errs {
 			if errors.Is(err, one) {

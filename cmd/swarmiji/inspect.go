@@ -25,6 +25,7 @@ type inspection struct {
 	listen  time.Duration // for answers and heartbeats; 0: the default
 	replies int           // answers after which to listen no longer; 0: all of listen
 	jobs    string        // the store of jobs; "": no store
+	history string        // the URL of the history; "": no history
 	endless bool          // --timeout limits only the connecting
 	logger  *slog.Logger  // nil: errors go to the standard error
 }
@@ -52,16 +53,25 @@ func (a *app) inspect(ctx context.Context, i inspection, do func(ctx context.Con
 		c := inspect.Config{Control: client, Wire: w, Actor: a.actor(), Listen: i.listen, Replies: i.replies, Logger: a.logger()}
 		with := func(ctx context.Context, service *jobs.Service) error {
 			c.Jobs = service
-			api, err := s.Inspector(c)
+			api, err := open.Inspector(s, c)
 			if err != nil {
 				return fmt.Errorf("%w: %w", errUsage, err)
 			}
 			return do(ctx, api)
 		}
-		if i.jobs == "" {
-			return with(ctx, nil)
+		withJobs := func(ctx context.Context) error {
+			if i.jobs == "" {
+				return with(ctx, nil)
+			}
+			return a.withJobs(ctx, &jobStore{name: i.jobs}, false, jobs.Config{}, with)
 		}
-		return a.withJobs(ctx, &jobStore{name: i.jobs}, false, jobs.Config{}, with)
+		if i.history == "" {
+			return withJobs(ctx)
+		}
+		return a.withHistory(ctx, i.history, func(ctx context.Context, h open.HistoryStore) error {
+			c.History = h
+			return withJobs(ctx)
+		})
 	})
 }
 

@@ -127,6 +127,30 @@ func commands() map[string]func(ts *testscript.TestScript, neg bool, args []stri
 			}
 			ts.Fatalf("%q was never printed; the last output is\n%s", args[0], out.String())
 		},
+		// recording: runs a recorder until the script ends. It has heard tasks when the command ends.
+		"recording": func(ts *testscript.TestScript, _ bool, _ []string) {
+			ctx, cancel := context.WithCancel(context.Background())
+			ended := make(chan int, 1)
+			quiet := func(out io.Writer) surroundings {
+				return surroundings{stdin: strings.NewReader(""), stdout: out, stderr: out, getenv: ts.Getenv}
+			}
+			go func() { ended <- run(ctx, patient([]string{"history", "record"}), quiet(io.Discard)) }()
+			ts.Defer(func() {
+				cancel()
+				if status := <-ended; status != 0 {
+					ts.Fatalf("history record: status %d", status)
+				}
+			})
+			var out strings.Builder
+			for end := time.Now().Add(patience); time.Now().Before(end); out.Reset() {
+				run(context.Background(), patient([]string{"call", "math.add", "{}", "--queue", "work"}), quiet(io.Discard))
+				run(context.Background(), patient([]string{"task", "ls", "--count", "name:math.add", "state:succeeded"}), quiet(&out))
+				if n, err := strconv.Atoi(strings.TrimSpace(out.String())); err == nil && n > 1 {
+					return
+				}
+			}
+			ts.Fatalf("no task was recorded; the last output is\n%s", out.String())
+		},
 		// cmpjson TEXT...: the last output is the JSON list of these texts.
 		"cmpjson": func(ts *testscript.TestScript, _ bool, args []string) {
 			var got []string

@@ -1,17 +1,15 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/prometheus/common/expfmt"
-	"github.com/prometheus/common/model"
 
 	"github.com/swarmiji/swarmiji/broker"
 )
@@ -34,23 +32,31 @@ func (f *fixedStats) Stats(_ context.Context, queue string) (broker.Stats, error
 
 func (f *fixedStats) Purge(context.Context, string) (int, error) { panic("the exporter purges") }
 
-// shown returns the values of a page by name and queue, after Prometheus' own parser has read it.
+// sample matches a line of Prometheus' text format: name, queue and value.
+var sample = regexp.MustCompile(`^(swarmiji_[a-z_]+)(?:\{queue="([A-Za-z0-9._-]+)"\})? ([0-9.e+-]+)$`)
+
+// shown returns the values of a page by name and queue. Each metric must have its type before.
 func shown(t *testing.T, page []byte) map[string]float64 {
 	t.Helper()
-	parser := expfmt.NewTextParser(model.LegacyValidation)
-	families, err := parser.TextToMetricFamilies(bytes.NewReader(page))
-	if err != nil {
-		t.Fatalf("%v\n%s", err, page)
-	}
-	all := map[string]float64{}
-	for name, f := range families {
-		for _, m := range f.GetMetric() {
-			key := name
-			for _, l := range m.GetLabel() {
-				key += " " + l.GetValue()
-			}
-			all[key] = m.GetGauge().GetValue() + m.GetCounter().GetValue()
+	all, typed := map[string]float64{}, map[string]bool{}
+	for _, line := range strings.Split(strings.TrimSuffix(string(page), "\n"), "\n") {
+		if rest, ok := strings.CutPrefix(line, "# TYPE "); ok {
+			name, _, _ := strings.Cut(rest, " ")
+			typed[name] = true
+			continue
 		}
+		if strings.HasPrefix(line, "# HELP ") {
+			continue
+		}
+		m := sample.FindStringSubmatch(line)
+		if m == nil || !typed[m[1]] {
+			t.Fatalf("line %q of\n%s", line, page)
+		}
+		v, err := strconv.ParseFloat(m[3], 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all[strings.TrimSpace(m[1]+" "+m[2])] = v
 	}
 	return all
 }

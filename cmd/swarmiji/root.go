@@ -85,8 +85,8 @@ func (a *app) root() *cobra.Command {
 		Long: "Swarmiji submits tasks and shows their results. It shows queues, consumers, jobs and schedules, sends commands\n" +
 			"to consumers, handles dead letters, and checks a set-up.\n\n" +
 			"Most commands need the URL of a broker, from --broker, $SWARMIJI_BROKER or a context. The commands schedule,\n" +
-			"job, outbox and bedrock have a --store of their own. Results go to the standard output, errors and remarks to the standard\n" +
-			"error.\n\n" +
+			"job, outbox, task, history and bedrock have a --store of their own. Results go to the standard output, errors\n" +
+			"and remarks to the standard error.\n\n" +
 			"The exit status is one of these:\n" +
 			"  0  success\n" +
 			"  1  an error that is not listed below\n" +
@@ -121,7 +121,7 @@ func (a *app) root() *cobra.Command {
 	f.StringVar(&a.controlKeys, "control-keys", "", "`file` with keys to sign commands to consumers, one per line: an id, a space, the key in base64; the first key signs; default: $SWARMIJI_CONTROL_KEYS, or unsigned commands")
 	root.AddCommand(
 		a.callCmd(), a.resultCmd(), a.revokeCmd(), a.scheduleCmd(), a.jobCmd(), a.bedrockCmd(), a.outboxCmd(), a.relayCmd(),
-		a.workersCmd(), a.queueCmd(), a.queuesCmd(), a.taskCmd(), a.tasksCmd(), a.eventsCmd(), a.deadCmd(), a.workflowCmd(), a.exporterCmd(), a.doctorCmd(), a.migrateCmd(),
+		a.workersCmd(), a.queueCmd(), a.queuesCmd(), a.taskCmd(), a.tasksCmd(), a.historyCmd(), a.eventsCmd(), a.deadCmd(), a.workflowCmd(), a.exporterCmd(), a.doctorCmd(), a.migrateCmd(),
 		a.pingCmd(), a.statsCmd(), a.scaleCmd(), a.pauseCmd(), a.resumeCmd(), a.rateLimitCmd(), a.shutdownCmd(),
 		a.auditCmd(), a.contextCmd(), a.versionCmd(), a.completionCmd(root),
 	)

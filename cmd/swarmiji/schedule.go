@@ -109,8 +109,8 @@ func (a *app) scheduleResults(ctx context.Context, o *storeOptions) (resultstore
 	}, nil
 }
 
-// stateOf returns the state of an entry in one word.
-func stateOf(s *inspect.Schedule) string {
+// entryState returns the state of an entry in one word.
+func entryState(s *inspect.Schedule) string {
 	switch {
 	case s.Problem != "":
 		return "broken"

@@ -36,7 +36,7 @@ func (a *app) scheduleListCmd(store *storeOptions) *cobra.Command {
 				t := &table{head: []string{"ID", "TASK", "NAME", "GROUP", "LAST", "NEXT", "STATE", "WHEN"}}
 				for i := range all {
 					s := &all[i]
-					t.add(s.ID, s.Task, s.Name, s.Group, ran(s.LastRun), s.Next, stateOf(s), cmp.Or(s.Problem, s.Means))
+					t.add(s.ID, s.Task, s.Name, s.Group, ran(s.LastRun), s.Next, entryState(s), cmp.Or(s.Problem, s.Means))
 				}
 				if all == nil {
 					all = []inspect.Schedule{}
@@ -103,7 +103,7 @@ func entryTable(s *inspect.Schedule, args bool) *table {
 	t.add("TASK", s.Task)
 	t.add("WHEN", s.When)
 	t.add("MEANS", s.Means)
-	t.add("STATE", stateOf(s))
+	t.add("STATE", entryState(s))
 	t.add("NEXT", s.Next)
 	t.add("LAST", s.Last)
 	for _, more := range [][2]string{{"MISFIRE", s.Misfire}, {"OVERLAP", s.Overlap}, {"NONCE", s.Nonce}, {"PROBLEM", s.Problem}} {

@@ -32,8 +32,8 @@ func (a *app) scheduleSyncCmd(store *storeOptions) *cobra.Command {
 			"with another content, and removes the group's other entries. A changed entry keeps its state, last runs and\n" +
 			"pause. Entries of other groups and of none are not touched.\n\n" +
 			"The file has one JSON object for each entry, such as\n\n" +
-			"  {\"name\": \"nightly\", \"when\": \"every day at 2am\", \"task\": \"report.make\", \"args\": {\"month\": \"last\"}}\n" +
-			"  {\"name\": \"hourly\", \"cron5\": \"0 * * * *\", \"zone\": \"Europe/Berlin\", \"task\": \"cache.clear\", \"misfire\": \"skip\"}\n\n" +
+			"  {\"name\": \"nightly\", \"when\": \"every day at 2am\", \"task\": \"report.make\", \"args\": [1]}\n" +
+			"  {\"name\": \"hourly\", \"cron5\": \"0 * * * *\", \"task\": \"cache.clear\", \"misfire\": \"skip\"}\n\n" +
 			"name and task are needed, and when, a phrase, or one of cron, cron5 and repeat. args, zone, misfire and nonce are\n" +
 			"those of swarmiji schedule add.\n\n" +
 			"A lower --revision than that of the last sync of the group changes nothing, and a line on the standard error\n" +

@@ -1,241 +1,152 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/swarmiji/swarmiji/inspect"
-	"github.com/swarmiji/swarmiji/task"
+	"github.com/swarmiji/swarmiji/history"
+	"github.com/swarmiji/swarmiji/open"
 )
 
 func (a *app) taskCmd() *cobra.Command {
+	var url string
 	cmd := &cobra.Command{
-		Use:   "task show|why|cancel",
-		Short: "Show a task, explain what it waits for, and cancel it",
-		Long: "Task shows what is known of a task, explains where it is and what it waits for, and cancels it. It asks the\n" +
-			"result store, the queues, the consumers, the dead letters and, with --jobs, the store of jobs.\n\n" +
-			"swarmiji tasks lists the tasks that consumers run.",
-		Example: "  swarmiji task why report-2026-10\n" +
-			"  swarmiji task cancel report-2026-10",
+		Use:   "task ls|show|why|cancel",
+		Short: "Find tasks, show what happened to them, explain and cancel them",
+		Long: "Task finds tasks in their history, shows one of them, explains where it is and what it waits for, and cancels\n" +
+			"it. swarmiji history record writes the history; see docs/history.md. --store names its database:\n" +
+			"sqlite:///path/history.db or postgres://user:password@host/database. ls needs the history, and no broker. show\n" +
+			"needs one of both. why and cancel need the broker; why also asks the history, if it is given.",
+		Example: "  swarmiji task ls state:failed since:1h --store sqlite:///var/lib/history.db\n" +
+			"  swarmiji task why report-2026-10",
 		Args:        cobra.NoArgs,
 		Annotations: map[string]string{offline: "yes"}, // only shows its help
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return errors.Join(cmd.Help(), fmt.Errorf("%w: task what? show, why or cancel", errUsage))
+			return errors.Join(cmd.Help(), fmt.Errorf("%w: task what? ls, show, why or cancel", errUsage))
 		},
 	}
-	cmd.AddCommand(a.taskShowCmd(), a.taskWhyCmd(), a.taskCancelCmd())
+	historyFlag(cmd, &url)
+	for _, sub := range []*cobra.Command{a.taskListCmd(&url), a.taskShowCmd(&url)} {
+		sub.Annotations = map[string]string{offline: "yes"} // no broker
+		cmd.AddCommand(sub)
+	}
+	cmd.AddCommand(a.taskWhyCmd(&url), a.taskCancelCmd())
 	return cmd
 }
 
-// search holds the flags of commands that search a task.
-type search struct {
-	target
-	name, jobs string
+// taskListOptions holds the flags of task ls.
+type taskListOptions struct {
+	history.PageOptions
+	count bool
 }
 
-func (s *search) flags(a *app, cmd *cobra.Command) {
-	f := cmd.Flags()
-	f.SortFlags = false
-	f.StringSliceVar(&s.queues, "queue", nil, "`name` of a queue to search; may be repeated; default: all known queues")
-	f.StringVar(&s.name, "name", "", "`name` of the task; needed only for a task with conditions that has not run yet")
-	f.StringVar(&s.jobs, "jobs", "", "`URL` or file of the store of jobs, for tasks that wait there; default: $SWARMIJI_JOBS, or none")
-	s.listen(cmd)
-}
-
-// find calls do with the API and the key of the task.
-func (a *app) find(cmd *cobra.Command, s *search, id string, do func(ctx context.Context, api inspect.API, k inspect.TaskKey) error) error {
-	k := inspect.TaskKey{ID: task.ID(id), Queues: s.queues, Name: s.name}
-	if err := errors.Join(s.check(), k.ID.Check()); err != nil {
-		return err
-	}
-	i := inspection{listen: s.collect, replies: s.replies, jobs: s.jobs}
-	if i.jobs == "" {
-		i.jobs = cmp.Or(a.jobs, a.getenv("SWARMIJI_JOBS"))
-	}
-	return a.inspect(cmd.Context(), i, func(ctx context.Context, api inspect.API) error { return do(ctx, api, k) })
-}
-
-func (a *app) taskShowCmd() *cobra.Command {
-	var s search
+func (a *app) taskListCmd(url *string) *cobra.Command {
+	var o taskListOptions
 	cmd := &cobra.Command{
-		Use:   "show ID",
-		Short: "Show everything that is known of a task",
-		Long: "Show prints what the result store, the queues, the consumers and the dead letters know of a task: its name,\n" +
-			"queue, state, attempt, times, consumer and error. It changes nothing. Arguments and results are not shown;\n" +
-			"swarmiji result shows the result.\n\n" +
-			"Exit status: 3 if nothing is known of the task.",
-		Example: "  swarmiji task show report-2026-10\n" +
-			"  swarmiji task show report-2026-10 --queue reports -o json",
-		Args: cobra.ExactArgs(1),
+		Use:   "ls [QUERY]",
+		Short: "List tasks by a query",
+		Long: "Ls prints the tasks that match all terms of the query, the newest change first. Without a query it prints all.\n" +
+			"It prints at most --limit tasks. If there are more, a line on the standard error says with which --after to\n" +
+			"continue. It changes nothing; no matching tasks are not an error.\n\n" +
+			"A term is a field, an operator and a value; a - before it negates it (write -- before such a query):\n" +
+			"  state:failed,retrying   pending received started awaiting retrying succeeded failed dead revoked expired\n" +
+			"  name:mail.* queue:a,b   also id node root parent group class header.KEY; * at the end stands for any text\n" +
+			"  error~\"no host\"         the error contains it\n" +
+			"  wait>5s run<2m          wait before the last start, run time of the last attempt; attempts>3\n" +
+			"  since:2h before:14:30   by the last change; also 2006-01-02T15:04:05Z\n\n" +
+			"One page examines at most 50,000 entries. If these have fewer matching tasks, the last line says that too.",
+		Example: "  swarmiji task ls state:failed 'name:mail.*' header.tenant=42 since:1h\n" +
+			"  swarmiji task ls --count -- -state:succeeded",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.find(cmd, &s, args[0], func(ctx context.Context, api inspect.API, k inspect.TaskKey) error {
-				d, err := api.GetTask(ctx, k)
-				a.noted(d.Notes)
-				if err != nil {
-					return err
-				}
-				return a.show(&d, taskTable(&d))
-			})
-		},
-	}
-	s.flags(a, cmd)
-	return cmd
-}
-
-// taskTable returns the known fields of a task.
-func taskTable(d *inspect.TaskDetail) *table {
-	t := &table{head: []string{"ID", visible(string(d.ID))}}
-	add := func(name string, value any) {
-		if text := cell(value); text != "-" {
-			t.add(name, text)
-		}
-	}
-	add("NAME", d.Name)
-	add("STATE", string(d.State))
-	add("QUEUE", d.Queue)
-	if d.Attempt > 0 {
-		add("ATTEMPT", d.Attempt)
-	}
-	add("NODE", d.Node)
-	add("SENT", d.Sent)
-	add("DUE", d.Due)
-	add("STARTED", d.Started)
-	add("ENDED", d.Ended)
-	for _, one := range []struct {
-		name string
-		d    inspect.Duration
-	}{{"WAIT", d.Wait}, {"RUN", d.Run}} {
-		if one.d > 0 {
-			add(one.name, time.Duration(one.d).Round(time.Microsecond))
-		}
-	}
-	add("PARENT", string(d.Parent))
-	if d.Root != d.ID {
-		add("ROOT", string(d.Root))
-	}
-	add("GROUP", string(d.Group))
-	add("CORRELATION", d.Correlation)
-	for _, k := range slices.Sorted(maps.Keys(d.Headers)) {
-		add("HEADER", k+"="+d.Headers[k])
-	}
-	add("ARGS", d.Args)
-	add("RESULT", d.Result)
-	add("ERROR", d.Error)
-	add("TYPE", d.Class)
-	head := "STACK"
-	for line := range strings.Lines(d.Stack) {
-		t.add(head, strings.ReplaceAll(strings.TrimRight(line, "\n"), "\t", "  "))
-		head = ""
-	}
-	for _, s := range d.Timeline {
-		t.add("EVENT", strings.TrimRight(fmt.Sprintf("%s  %-10s %s  %s", cell(s.At), s.Event, s.Node, s.Text), " "))
-	}
-	add("KNOWN BY", d.Found)
-	return t
-}
-
-func (a *app) taskWhyCmd() *cobra.Command {
-	var s search
-	cmd := &cobra.Command{
-		Use:   "why ID",
-		Short: "Explain where a task is and what it waits for",
-		Long: "Why prints in sentences where a task is and what it waits for. It may run, wait for its time, its next attempt,\n" +
-			"a free worker, a limit, an answer, or the resume of its queue. It may have no consumer or no handler. Or it has\n" +
-			"ended, or is a dead letter. Below each reason stands the one action that helps, if there is one. It changes\n" +
-			"nothing.\n\n" +
-			"Exit status: 3 if nothing is known of the task.",
-		Example: "  swarmiji task why report-2026-10\n" +
-			"  swarmiji task why report-2026-10 --jobs jobs.db -o json",
-		Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.find(cmd, &s, args[0], func(ctx context.Context, api inspect.API, k inspect.TaskKey) error {
-				e, err := api.Why(ctx, k)
-				if err != nil {
-					return err
-				}
-				a.noted(e.Notes)
-				if err := a.show(&e, reasons(&e)); err != nil {
-					return err
-				}
-				if e.Reasons[0].Kind == inspect.KindUnknown {
-					return fmt.Errorf("task %s: %w", visible(args[0]), errNotFound)
-				}
-				return nil
-			})
-		},
-	}
-	s.flags(a, cmd)
-	return cmd
-}
-
-// reasons returns the sentences of an explanation, each with the action that helps.
-func reasons(e *inspect.Explanation) *table {
-	t := &table{}
-	for i := range e.Reasons {
-		r := &e.Reasons[i]
-		t.add(r.Text)
-		if r.Help == nil {
-			continue
-		}
-		help := "  -> " + r.Help.Text
-		if r.Help.Command != "" {
-			help += ": " + r.Help.Command
-		}
-		t.add(help)
-	}
-	if len(t.rows) > 0 {
-		t.head, t.rows = t.rows[0], t.rows[1:]
-	}
-	return t
-}
-
-func (a *app) taskCancelCmd() *cobra.Command {
-	var t target
-	var c inspect.Cancel
-	within := time.Duration(0)
-	cmd := &cobra.Command{
-		Use:   "cancel ID",
-		Short: "Keep a task from starting, or stop it",
-		Long: "Cancel keeps a task from starting. The cancellation is stored, so consumers that start later obey too. If the\n" +
-			"message is found in a queue, it is removed at once (removed); otherwise the next consumer skips it (noted). A\n" +
-			"running task continues, unless --terminate cancels its context. swarmiji revoke does the same for many tasks.\n\n" +
-			"Exit status: 4 if no running consumer listens to cancellations, which takes 3 s to find out. The cancellation\n" +
-			"is stored nevertheless.",
-		Example: "  swarmiji task cancel report-2026-10\n" +
-			"  swarmiji task cancel report-2026-10 --queue reports --terminate",
-		Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			c.ID, c.Queues = task.ID(args[0]), t.queues
-			if within > 0 {
-				c.Until = time.Now().Add(within)
-			}
-			if err := errors.Join(t.check(), c.ID.Check()); err != nil {
+			q, err := history.Parse(strings.Join(args, " "))
+			if err != nil {
 				return err
 			}
-			return a.inspect(cmd.Context(), inspection{listen: t.collect, replies: t.replies}, func(ctx context.Context, api inspect.API) error {
-				done, err := api.CancelTask(ctx, c)
-				if done.Outcome == "" && err != nil {
-					return err
+			q = q.At(time.Now())
+			ctx, cancel := a.limited(cmd.Context())
+			defer cancel()
+			return a.withHistory(ctx, *url, func(ctx context.Context, s open.HistoryStore) error {
+				if o.count {
+					return a.taskCount(ctx, s, q)
 				}
-				tab := &table{head: []string{"ID", "OUTCOME"}}
-				tab.add(done.Target, done.Outcome)
-				return errors.Join(a.show(&done, tab), err)
+				return a.taskList(ctx, s, q, o.PageOptions)
 			})
 		},
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
-	f.StringSliceVar(&t.queues, "queue", nil, "`name` of a queue to search for the message; may be repeated; default: all known queues")
-	f.BoolVar(&c.Terminate, "terminate", false, "also cancel the context of the running task")
-	f.DurationVar(&within, "within", 0, "how long from now the task could start; default: a day, counted from the due time of a delayed task that is found")
-	t.listen(cmd)
+	f.IntVarP(&o.Limit, "limit", "n", history.DefaultPage, fmt.Sprintf("maximum number of tasks, 1 to %d", history.MaxPage))
+	f.StringVar(&o.After, "after", "", "continue behind this `cursor`, from the output of the page before")
+	f.BoolVar(&o.count, "count", false, fmt.Sprintf("print only the number of tasks, which stops at %d", history.MaxCount))
 	return cmd
+}
+
+// taskCount prints the number of tasks that match q.
+func (a *app) taskCount(ctx context.Context, s open.HistoryStore, q history.Query) error {
+	n, err := s.Count(ctx, q)
+	if err != nil {
+		return err
+	}
+	if a.output == "json" {
+		return a.json(n)
+	}
+	more := ""
+	if n.AtLeast {
+		more = "+"
+	}
+	_, err = fmt.Fprintf(a.stdout, "%d%s\n", n.N, more)
+	return err
+}
+
+// taskList prints a page of tasks.
+func (a *app) taskList(ctx context.Context, s open.HistoryStore, q history.Query, o history.PageOptions) error {
+	if o.Limit == 0 {
+		o.Limit = -1 // an error here; the default elsewhere
+	}
+	p, err := s.Page(ctx, q, o)
+	if errors.Is(err, history.ErrMalformed) && o.After != "" {
+		return fmt.Errorf("%w: %w", errUsage, err)
+	}
+	if err != nil {
+		return err
+	}
+	t := &table{head: []string{"ID", "NAME", "QUEUE", "STATE", "CHANGED", "ATTEMPTS", "WAIT", "RUN", "ERROR"}}
+	for i := range p.Records {
+		r := &p.Records[i]
+		t.add(string(r.ID), r.Name, r.Queue, stateOf(r), r.Changed, r.Attempts, spent(r.Wait), spent(r.Run), cut(r.Error))
+	}
+	if err := a.show(p, t); err != nil || a.output == "json" {
+		return err
+	}
+	for _, g := range p.Gaps {
+		a.say("events are missing from %s to %s; a task of that time may be missing or out of date", cell(g.Since), cell(g.Before))
+	}
+	switch {
+	case !p.Complete:
+		a.say("the search ended after %d entries; there may be more: --after %s", history.MaxExamined, p.Next)
+	case p.Next != "":
+		a.say("there are more: --after %s", p.Next)
+	}
+	return nil
+}
+
+// stateOf returns the state of a record for people.
+func stateOf(r *history.Record) string {
+	if r.DeadLetter {
+		return history.StateDead
+	}
+	return string(r.State)
+}
+
+// spent returns a duration for people, "" for an unknown one.
+func spent(d time.Duration) string {
+	if d < 0 {
+		return ""
+	}
+	return d.Round(time.Millisecond).String()
 }

@@ -214,4 +214,3 @@ func (s *Store) Counts(ctx context.Context, q history.CountQuery) ([]history.Buc
 	}
 	return all, err
 }
-

@@ -427,7 +427,7 @@ var coreLayers = []rule{
 	{
 		"L5",
 		[]string{"open"},
-		[]string{"task", "@ports", "middleware", "limit", "revoke", "schedule", "jobs", "outbox", "producer", "consumer", "control", "inspect", "events/liveness", "@memory", "@leaves", "sqldb"},
+		[]string{"task", "@ports", "middleware", "limit", "revoke", "schedule", "jobs", "outbox", "history", "producer", "consumer", "control", "inspect", "events/liveness", "@memory", "@leaves", "sqldb"},
 		"it wires adapters into producers and consumers, and knows those in memory alone: the others come with their drivers",
 	},
 	{
@@ -451,13 +451,13 @@ var coreLayers = []rule{
 	{
 		"L6",
 		[]string{"@drivers"},
-		[]string{"open", "open/internal/*", "broker", "resultstore", "events", "limit", "limit/sqllimit", "jobs", "@adapters", "@connects", "@engines"},
+		[]string{"open", "open/internal/*", "broker", "resultstore", "events", "limit", "limit/sqllimit", "jobs", "history/sqlhistory", "@adapters", "@connects", "@engines"},
 		"a driver makes the adapters of one technology; TestDrivers says which",
 	},
 	{
 		"L5",
 		[]string{"cmd/..."},
-		[]string{"task", "@ports", "serializer/*", "control", "revoke", "deadletter", "workflow", "when", "schedule", "jobs", "jobs/jobstore", "jobs/bedrock", "outbox", "producer", "open", "open/all", "inspect", "@leaves", "internal/wire"},
+		[]string{"task", "@ports", "serializer/*", "control", "revoke", "deadletter", "workflow", "when", "schedule", "jobs", "jobs/jobstore", "jobs/bedrock", "outbox", "history", "producer", "open", "open/all", "inspect", "@leaves", "internal/wire"},
 		"programs use the library as its users do; the wire alone opens what others have sealed, for people to see it",
 	},
 	{

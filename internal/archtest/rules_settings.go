@@ -3,7 +3,7 @@ package archtest
 import "slices"
 
 // layers lists the allowed imports. The first row that matches a package counts.
-var layers = slices.Concat(settingsLayers, inspecting, coreLayers)
+var layers = slices.Concat(settingsLayers, inspecting, historyLayers(), coreLayers)
 
 // settingsLayers are the rows of the stored operations.
 var settingsLayers = []rule{

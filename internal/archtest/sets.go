@@ -11,7 +11,7 @@ var sets = map[string][]string{
 	// consumer. tasktest is for the tests of users.
 	"suites": {
 		"broker/brokertest", "resultstore/resultstoretest", "events/eventstest", "serializer/serializertest",
-		"internal/endtoend", "limit/limittest", "schedule/scheduletest", "settings/settingstest",
+		"internal/endtoend", "limit/limittest", "schedule/scheduletest", "history/historytest", "settings/settingstest",
 		"jobs/jobstest", "deferral/deferraltest", "inspect/inspecttest", "tasktest",
 	},
 	// addresses of servers for adapters

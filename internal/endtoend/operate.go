@@ -41,6 +41,11 @@ func testRetriedGroup(t *testing.T, open Open) {
 	if e := failure(r, run.Future, nil); e.Message != errBroken.Error() || e.Step != "shaky" {
 		t.Fatalf("the workflow failed with %+v", e)
 	}
+	r.eventually("both members have failed", func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		return ran[3] > 0 && ran[4] > 0
+	})
 	broken.Store(false)
 	results := r.h.Results(t)
 	defer func() { _ = results.Close(context.Background()) }()

@@ -30,7 +30,7 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// site is where the workflows of a round run. Each call opens a connection.
+// site opens the connections of one round of workflows.
 type site struct {
 	name        string
 	broker      func(t *testing.T) broker.Broker

@@ -21,7 +21,7 @@ type Reporter struct {
 	last   task.ProgressValue
 	fresh  bool // last was not sent
 	closed bool
-	cancel context.CancelFunc // ends the goroutine; nil: none runs
+	cancel context.CancelFunc // ends the goroutine; nil: no goroutine runs
 	ended  chan struct{}      // closed at the end of that goroutine
 }
 

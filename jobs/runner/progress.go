@@ -28,7 +28,7 @@ type active struct {
 	mu      sync.Mutex
 	handout jobs.Handout
 	over    bool // the handler has returned: its later calls have no effect
-	// sends the values of task.Progress; nil: there were none
+	// sends the values of task.Progress; nil: no value was reported
 	reporter atomic.Pointer[progress.Reporter]
 	// lose marks the job as lost to another worker. nil: a consumer runs the task of a dispatched job.
 	lose func()
@@ -115,11 +115,13 @@ func (a *active) storeProgress(ctx context.Context, p task.ProgressValue) {
 	})
 }
 
-// update stores the changed data of the job, and then sets them in a.handout. For a task in a consumer it reads
-// the current token if its own is stale, and tries once more. Returns ErrStale after the end of the
-// handler, and if the run is over or another worker has the job. In the last case a.lose, if set,
-// marks the job as lost. Returns other errors of the store; the data may then be stored. It takes
-// a.mu during the call of the store, so one call runs at a time. Returns the error of change.
+// update stores the changed data of the job, and then sets them in a.handout. For a task in a
+// consumer it reads the current token if its own is stale, and tries once more. It takes a.mu during
+// the call of the store, so one call runs at a time.
+//
+// Returns ErrStale after the end of the handler, and if the run is over or another worker has the
+// job. In the last case a.lose, if set, marks the job as lost. Returns the error of change, and
+// other errors of the store; the data may then be stored.
 func (a *active) update(ctx context.Context, change func(old []byte) ([]byte, error)) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -9,6 +9,7 @@ import (
 	"github.com/swarmiji/swarmiji/broker/sqlbroker"
 	"github.com/swarmiji/swarmiji/events"
 	"github.com/swarmiji/swarmiji/events/sqlevents"
+	"github.com/swarmiji/swarmiji/history/sqlhistory"
 	"github.com/swarmiji/swarmiji/jobs"
 	"github.com/swarmiji/swarmiji/jobs/sqljobs"
 	"github.com/swarmiji/swarmiji/limit"
@@ -66,6 +67,9 @@ func (Driver) Parts(t *open.Target) (open.Parts, error) {
 		},
 		Outbox: func(namespace string) (open.OutboxStore, error) {
 			return sqloutbox.New(sqloutbox.Config{DB: db, Namespace: namespace})
+		},
+		History: func(namespace string) (open.HistoryStore, error) {
+			return sqlhistory.New(sqlhistory.Config{DB: db, Namespace: namespace})
 		},
 		Jobs: func() (jobs.Store, error) { return sqljobs.New(sqljobs.Config{DB: db}) },
 	}, nil

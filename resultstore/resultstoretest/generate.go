@@ -73,6 +73,12 @@ func record(id task.ID, node string) *rapid.Generator[resultstore.Record] {
 			Life:        rapid.IntRange(0, 1<<31-1).Draw(t, "life"),
 			TTL:         rapid.SampledFrom([]time.Duration{0, time.Hour, 36 * time.Hour}).Draw(t, "ttl"),
 		}
+		if rapid.Bool().Draw(t, "progress") {
+			r.Progress = task.ProgressValue{
+				Done: rapid.IntRange(0, 1<<31-1).Draw(t, "done"), Total: rapid.IntRange(0, 1<<31-1).Draw(t, "total"),
+				Note: text(task.MaxProgressNote).Draw(t, "note"), At: anyTime().Draw(t, "reported"),
+			}
+		}
 		if rapid.Bool().Draw(t, "error") {
 			r.Error = &task.RemoteError{
 				Type: text(100).Draw(t, "error type"), Message: text(task.MaxErrorText).Draw(t, "message"), Stack: text(2000).Draw(t, "stack"),

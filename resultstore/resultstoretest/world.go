@@ -177,7 +177,7 @@ func show(r resultstore.Record) string {
 // and cuts times to milliseconds.
 func diffRecord(saved, got resultstore.Record) string {
 	saved.TTL = 0
-	for _, at := range []*time.Time{&saved.StartedAt, &saved.FinishedAt} {
+	for _, at := range []*time.Time{&saved.StartedAt, &saved.FinishedAt, &saved.Progress.At} {
 		if !at.IsZero() {
 			*at = at.Truncate(time.Millisecond)
 		}

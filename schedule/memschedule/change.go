@@ -42,7 +42,7 @@ func (t *table) change(c *schedule.Change) schedule.Changed {
 			t.set(e, c.Entries[i].Payload, changed.Next[i])
 		case schedule.EntryChanged:
 			if e.next != nil && !e.next.at.After(now) {
-				e.claims = append(e.claims, t.put(&dueItem{entry: e, at: e.next.at, due: e.next.at, owner: schedule.Nobody}))
+				e.claims = append(e.claims, t.put(&dueItem{entry: e, at: e.next.at, due: e.next.at, owner: schedule.NoOwner}))
 			}
 			t.set(e, c.Entries[i].Payload, changed.Next[i])
 		case schedule.EntryOver:

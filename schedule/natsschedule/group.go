@@ -27,7 +27,7 @@ type group struct {
 	Revision int64    `json:"revision"`
 	IDs      []string `json:"ids"` // sorted; entries that a change adds are listed before they exist
 
-	seq uint64 // of the message; 0: there is none
+	seq uint64 // of the message; 0: there is no message
 }
 
 // decodeGroup returns the group in the data of a message.
@@ -267,7 +267,7 @@ func (p *changing) decide(now int64, r *record, i int) (*record, outcome) {
 		return &record{ID: e.ID, payload: e.Payload, Next: next.UnixMilli(), Timed: true, Group: p.c.Group}, outcome{true, true}
 	case schedule.EntryChanged:
 		if r.Timed && r.Next <= now {
-			r.Claims = append(r.Claims, claim{Due: r.Next, Owner: schedule.Nobody, Until: r.Next})
+			r.Claims = append(r.Claims, claim{Due: r.Next, Owner: schedule.NoOwner, Until: r.Next})
 		}
 		r.payload = e.Payload
 		r.schedule(next)

@@ -13,10 +13,15 @@
 //	            since 1970
 //	S:swarmiji  hash, created when first used: "paused:ID" -> 1,
 //	            "state:ID" -> the carried state, "last:ID" -> the instant of the last
-//	            tick in milliseconds, for entries that must not overlap
+//	            tick in milliseconds, "runs:ID" -> those of the last five, both for
+//	            entries with a name and those that must not overlap.
+//	            "version:ID" -> a number that differs after each change, "group:ID" ->
+//	            the name of the group. "revision:GROUP" -> the revision of a group,
+//	            "members:GROUP" -> a JSON list of ids, each followed by its member
 //	S:swarmiji:jobs, S:swarmiji:next
-//	            the same as the first two, for entries whose times seven cron fields
-//	            in UTC cannot express; other programs do not see them
+//	            the same as the first two, for entries with a name, and those whose
+//	            times seven cron fields in UTC cannot express; other programs do not
+//	            see them
 //
 // For example:
 //

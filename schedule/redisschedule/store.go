@@ -172,9 +172,8 @@ func (s *Store) add(ctx context.Context, l *layout, entries []schedule.Entry, so
 	return s.repairLost(ctx, l, entries, known, ids)
 }
 
-// repairLost gives a due time to those of the entries with the given indexes that have neither a
-// due time, nor a pause, nor a claim in the layout. ids are their ids; those with a claim are
-// deleted.
+// repairLost gives a due time to the entries with the given indexes. It leaves out entries with a
+// due time, a pause, or a claim in the layout. ids are their ids; it deletes those with a claim.
 func (s *Store) repairLost(ctx context.Context, l *layout, entries []schedule.Entry, known []int, ids map[string]bool) error {
 	// A member of another form, such as a claim, shows that the entry is in use.
 	if err := s.deleteClaimed(ctx, l, ids); err != nil {

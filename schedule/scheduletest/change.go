@@ -192,7 +192,7 @@ func changeCases() []testCase {
 				}
 				k := w.wantOne(w.Open(), e.ID)
 				w.wantDue(k, old.Due, "the tick that was due")
-				if string(k.Payload) != string(e.Payload) || k.Owner != schedule.Nobody || !sameTime(k.Next, e.Next) {
+				if string(k.Payload) != string(e.Payload) || k.Owner != schedule.NoOwner || !sameTime(k.Next, e.Next) {
 					w.Errorf("the tick is %+v", k)
 				}
 				w.claim(s, "b", long, k, w.now(s).Add(2*time.Hour))

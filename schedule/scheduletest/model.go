@@ -51,7 +51,7 @@ type modelEntry struct {
 	runs                  []int64
 }
 
-// claim returns the claim on a tick; nil: it has none.
+// claim returns the claim on a tick; nil: the tick has no claim.
 func (e *modelEntry) claim(due int64) *modelClaim {
 	for i := range e.claims {
 		if e.claims[i].due == due {
@@ -245,7 +245,7 @@ func (m *model) expectEntry(group string, e *schedule.Entry) (schedule.Outcome, 
 	}
 	return schedule.EntryChanged, next, func() {
 		if old.next != 0 && old.next < m.base {
-			old.claims = append(old.claims, modelClaim{due: old.next, owner: schedule.Nobody})
+			old.claims = append(old.claims, modelClaim{due: old.next, owner: schedule.NoOwner})
 		}
 		old.payload, old.next = string(e.Payload), next
 	}
@@ -310,14 +310,14 @@ func (m *model) expectClaim(owner string, k *schedule.Claim, next int64) bool {
 }
 
 // held returns a claim of an owner and its entry, in the order of ids. It returns nil if there is
-// none.
+// no claim.
 func (m *model) held() (*modelEntry, *modelClaim) {
 	var entries []*modelEntry
 	var claims []*modelClaim
 	for _, id := range m.ids {
 		if e := m.entries[id]; e != nil {
 			for i := range e.claims {
-				if e.claims[i].owner != schedule.Nobody {
+				if e.claims[i].owner != schedule.NoOwner {
 					entries, claims = append(entries, e), append(claims, &e.claims[i])
 				}
 			}
@@ -360,7 +360,7 @@ func (m *model) crash() {
 	c.leased = false
 }
 
-// some returns an entry and its id; nil: there is none.
+// some returns an entry and its id; nil: there is no entry.
 func (m *model) some() (string, *modelEntry) {
 	var ids []string
 	for _, id := range m.ids {

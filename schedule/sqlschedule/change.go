@@ -75,7 +75,7 @@ func (s *Store) change(ctx context.Context, tx *sqlconn.Tx, c *schedule.Change) 
 		case outcome == schedule.EntryChanged:
 			altered = append(altered, []any{e.ID, hex.EncodeToString(e.Payload), millis(next)})
 			if at.next != nil && *at.next <= w.now {
-				at.claims = append(at.claims, &claim{due: *at.next, owner: schedule.Nobody, until: *at.next, changed: true})
+				at.claims = append(at.claims, &claim{due: *at.next, owner: schedule.NoOwner, until: *at.next, changed: true})
 			}
 		case outcome == schedule.EntryOver && at != nil:
 			at.remove()

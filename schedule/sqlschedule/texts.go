@@ -41,10 +41,10 @@ type texts struct {
 	dropClaims string // $2: (id, due)
 	drop       string // $2: (id)
 
-	revise  string // $2: group, $3: revision. It returns the higher one of this and the stored revision.
+	revise  string // $2: group, $3: revision. It returns the higher one of it and the stored one.
 	members string // $2: group. It returns the ids of the group.
 	whole   string // $2: (id). It returns the columns of the entries.
-	put     string // $2: (id, payload in hex, next, group, version). It returns the ids that were added.
+	put     string // $2: (id, payload in hex, next, group, version). It returns the added ids.
 	alter   string // $2: (id, payload in hex, next)
 
 	get    string // $2: id

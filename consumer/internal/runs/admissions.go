@@ -9,8 +9,8 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// Admissions holds what must be released when an admitted task has ended. The zero value holds
-// nothing. Only one goroutine may use it at a time.
+// Admissions holds the release functions of an admitted task. The zero value holds no functions.
+// Only one goroutine may use it at a time.
 type Admissions struct{ release func() }
 
 // Ask calls the functions in order and keeps the release functions that they return. If one of them

@@ -1,0 +1,209 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/swarmiji/swarmiji/inspect"
+	"github.com/swarmiji/swarmiji/task"
+)
+
+// search holds the flags of commands that search a task.
+type search struct {
+	target
+	name, jobs string
+	history    string // its URL
+}
+
+func (s *search) flags(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.SortFlags = false
+	f.StringSliceVar(&s.queues, "queue", nil, "`name` of a queue to search; may be repeated; default: all known queues")
+	f.StringVar(&s.name, "name", "", "`name` of the task; needed only for a task with conditions that has not run yet")
+	f.StringVar(&s.jobs, "jobs", "", "`URL` or file of the store of jobs, for tasks that wait there; default: $SWARMIJI_JOBS, or none")
+	s.listen(cmd)
+}
+
+// find calls do with the API and the key of the task.
+func (a *app) find(cmd *cobra.Command, s *search, id string, do func(ctx context.Context, api inspect.API, k inspect.TaskKey) error) error {
+	k := inspect.TaskKey{ID: task.ID(id), Queues: s.queues, Name: s.name}
+	if err := errors.Join(s.check(), k.ID.Check()); err != nil {
+		return err
+	}
+	i := inspection{listen: s.collect, replies: s.replies, jobs: s.jobs, history: s.history}
+	if i.jobs == "" {
+		i.jobs = cmp.Or(a.jobs, a.getenv("SWARMIJI_JOBS"))
+	}
+	return a.inspect(cmd.Context(), i, func(ctx context.Context, api inspect.API) error { return do(ctx, api, k) })
+}
+
+// showLive shows a task without a history.
+func (a *app) showLive(cmd *cobra.Command, s *search, id string) error {
+	if a.broker == "" {
+		return fmt.Errorf("%w: no history and no broker; give --store or --broker", errUsage)
+	}
+	return a.find(cmd, s, id, func(ctx context.Context, api inspect.API, k inspect.TaskKey) error {
+		d, err := api.GetTask(ctx, k)
+		a.noted(d.Notes)
+		if err != nil {
+			return err
+		}
+		return a.show(&d, taskTable(&d))
+	})
+}
+
+// taskTable returns the known fields of a task.
+func taskTable(d *inspect.TaskDetail) *table {
+	t := &table{head: []string{"ID", visible(string(d.ID))}}
+	add := func(name string, value any) {
+		if text := cell(value); text != "-" {
+			t.add(name, text)
+		}
+	}
+	add("NAME", d.Name)
+	add("STATE", string(d.State))
+	add("QUEUE", d.Queue)
+	if d.Attempt > 0 {
+		add("ATTEMPT", d.Attempt)
+	}
+	add("NODE", d.Node)
+	add("SENT", d.Sent)
+	add("DUE", d.Due)
+	add("STARTED", d.Started)
+	add("ENDED", d.Ended)
+	for _, one := range []struct {
+		name string
+		d    inspect.Duration
+	}{{"WAIT", d.Wait}, {"RUN", d.Run}} {
+		if one.d > 0 {
+			add(one.name, time.Duration(one.d).Round(time.Microsecond))
+		}
+	}
+	add("PARENT", string(d.Parent))
+	if d.Root != d.ID {
+		add("ROOT", string(d.Root))
+	}
+	add("GROUP", string(d.Group))
+	add("CORRELATION", d.Correlation)
+	for _, k := range slices.Sorted(maps.Keys(d.Headers)) {
+		add("HEADER", k+"="+d.Headers[k])
+	}
+	add("ARGS", d.Args)
+	add("RESULT", d.Result)
+	add("ERROR", d.Error)
+	add("TYPE", d.Class)
+	head := "STACK"
+	for line := range strings.Lines(d.Stack) {
+		t.add(head, strings.ReplaceAll(strings.TrimRight(line, "\n"), "\t", "  "))
+		head = ""
+	}
+	add("KNOWN BY", d.Found)
+	return t
+}
+
+func (a *app) taskWhyCmd(history *string) *cobra.Command {
+	var s search
+	cmd := &cobra.Command{
+		Use:   "why ID",
+		Short: "Explain where a task is and what it waits for",
+		Long: "Why prints in sentences where a task is and what it waits for. It may run, wait for its time, its next attempt,\n" +
+			"a free worker, a limit, an answer, or the resume of its queue. It may have no consumer or no handler. Or it has\n" +
+			"ended, or is a dead letter. Below each reason stands the one action that helps, if there is one. It changes\n" +
+			"nothing.\n\n" +
+			"Exit status: 3 if nothing is known of the task.",
+		Example: "  swarmiji task why report-2026-10\n" +
+			"  swarmiji task why report-2026-10 --jobs jobs.db -o json",
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			s.history = cmp.Or(*history, a.getenv("SWARMIJI_HISTORY"))
+			return a.find(cmd, &s, args[0], func(ctx context.Context, api inspect.API, k inspect.TaskKey) error {
+				e, err := api.Why(ctx, k)
+				if err != nil {
+					return err
+				}
+				a.noted(e.Notes)
+				if err := a.show(&e, reasons(&e)); err != nil {
+					return err
+				}
+				if e.Reasons[0].Kind == inspect.KindUnknown {
+					return fmt.Errorf("task %s: %w", visible(args[0]), errNotFound)
+				}
+				return nil
+			})
+		},
+	}
+	s.flags(cmd)
+	return cmd
+}
+
+// reasons returns the sentences of an explanation, each with the action that helps.
+func reasons(e *inspect.Explanation) *table {
+	t := &table{}
+	for i := range e.Reasons {
+		r := &e.Reasons[i]
+		t.add(r.Text)
+		if r.Help == nil {
+			continue
+		}
+		help := "  -> " + r.Help.Text
+		if r.Help.Command != "" {
+			help += ": " + r.Help.Command
+		}
+		t.add(help)
+	}
+	if len(t.rows) > 0 {
+		t.head, t.rows = t.rows[0], t.rows[1:]
+	}
+	return t
+}
+
+func (a *app) taskCancelCmd() *cobra.Command {
+	var t target
+	var c inspect.Cancel
+	within := time.Duration(0)
+	cmd := &cobra.Command{
+		Use:   "cancel ID",
+		Short: "Keep a task from starting, or stop it",
+		Long: "Cancel keeps a task from starting. The cancellation is stored, so consumers that start later obey too. If the\n" +
+			"message is found in a queue, it is removed at once (removed); otherwise the next consumer skips it (noted). A\n" +
+			"running task continues, unless --terminate cancels its context. swarmiji revoke does the same for many tasks.\n\n" +
+			"Exit status: 4 if no running consumer listens to cancellations, which takes 3 s to find out. The cancellation\n" +
+			"is stored nevertheless.",
+		Example: "  swarmiji task cancel report-2026-10\n" +
+			"  swarmiji task cancel report-2026-10 --queue reports --terminate",
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c.ID, c.Queues = task.ID(args[0]), t.queues
+			if within > 0 {
+				c.Until = time.Now().Add(within)
+			}
+			if err := errors.Join(t.check(), c.ID.Check()); err != nil {
+				return err
+			}
+			return a.inspect(cmd.Context(), inspection{listen: t.collect, replies: t.replies}, func(ctx context.Context, api inspect.API) error {
+				done, err := api.CancelTask(ctx, c)
+				if done.Outcome == "" && err != nil {
+					return err
+				}
+				tab := &table{head: []string{"ID", "OUTCOME"}}
+				tab.add(done.Target, done.Outcome)
+				return errors.Join(a.show(&done, tab), err)
+			})
+		},
+	}
+	f := cmd.Flags()
+	f.SortFlags = false
+	f.StringSliceVar(&t.queues, "queue", nil, "`name` of a queue to search for the message; may be repeated; default: all known queues")
+	f.BoolVar(&c.Terminate, "terminate", false, "also cancel the context of the running task")
+	f.DurationVar(&within, "within", 0, "how long from now the task could start; default: a day, counted from the due time of a delayed task that is found")
+	t.listen(cmd)
+	return cmd
+}
