@@ -36,7 +36,7 @@
 //   - workflow: shows the steps of a submitted workflow.
 //   - health: whether a process is live and ready, over HTTP.
 //   - control: commands to running consumers.
-//   - inspect: shows what runs, explains what a task waits for, and changes it, with an audit log.
+//   - inspect: shows a running system, explains why tasks wait, and changes it, with an audit log.
 //   - router: the queues of tasks.
 //   - deferral: the port for tasks that wait for answers, which jobs/deferrals implements.
 //   - broker, resultstore, events, serializer: the ports.

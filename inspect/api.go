@@ -43,8 +43,8 @@ type Queues interface {
 
 // Tasks shows and cancels tasks.
 type Tasks interface {
-	// ListTasks returns the tasks of the history that match a query, those that changed last first. See
-	// history.Parse for the language.
+	// ListTasks returns the tasks of the history that match a query, those that changed last first.
+	// See history.Parse for the language.
 	ListTasks(ctx context.Context, q TaskQuery) (TaskPage, error)
 	// CountTasks counts the tasks of the history that match a query. It stops at 10,000, or when
 	// 50,000 index entries were examined.

@@ -14,8 +14,8 @@ import (
 	"github.com/swarmiji/swarmiji/internal/utf"
 )
 
-// AuditEvent is the type of the events about changes. Its fields are "who", do, target, detail, done
-// and error, with the meaning of [AuditEntry]. The names are part of the wire format.
+// AuditEvent is the type of the events about changes. Its fields are those of [AuditEntry]: "who",
+// do, target, detail, done and error. The names are part of the wire format.
 const AuditEvent = "inspect-change"
 
 // auditMark is the type of an event without meaning. A reader that receives its own mark has
@@ -29,8 +29,8 @@ func AuditRetention() events.Retention {
 
 type actorKey struct{}
 
-// WithActor returns a context whose changes are made by actor: a user or a program. A server sets it
-// after it has authenticated the caller.
+// WithActor returns a context whose changes are made by actor: a user or a program. A server sets
+// it after it has authenticated the caller.
 func WithActor(ctx context.Context, actor string) context.Context {
 	return context.WithValue(ctx, actorKey{}, actor)
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/swarmiji/swarmiji/router"
 )
 
-// nobody is the text of errors of the class ErrNoConsumer.
-const nobody = "no consumer answered; a consumer answers only if its program sets open.Options.Control and consumer.Config.Control, with the same keys, if any"
+// noAnswer is the text of errors of the class ErrNoConsumer.
+const noAnswer = "no consumer answered; a consumer answers only if its program sets open.Options.Control and consumer.Config.Control, with the same keys, if any"
 
 // census holds what consumers and producers say of themselves: their heartbeats, and the answers of
 // consumers to a question. It is immutable.

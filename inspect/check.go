@@ -135,9 +135,9 @@ func roundTrip(ctx context.Context, bus events.EventBus) (time.Duration, error) 
 
 // checkConsumers checks that consumers answer, and their clocks.
 func checkConsumers(c *census, f *findings) {
-	text := nobody
+	text := noAnswer
 	if c.refused > 0 {
-		text = fmt.Sprintf("%s (%d answers were not signed with the given keys)", nobody, c.refused)
+		text = fmt.Sprintf("%s (%d answers were not signed with the given keys)", noAnswer, c.refused)
 	}
 	switch n := c.quiet(); {
 	case c.err != nil && len(c.replies) == 0 && CodeOf(c.err) != CodeUnsupported:

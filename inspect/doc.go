@@ -21,7 +21,7 @@
 // A method that changes something returns a [Change]. With DryRun it only counts. One call changes
 // at most [MaxBulk] records, and says with Change.More that there may be more.
 //
-// Each change that was tried is reported as an event of the type [AuditEvent]: the caller, the time,
-// the change, the number of records, and the error. [WithActor] names the caller. A dry run is not
-// reported.
+// Each change that was tried is reported as an event of the type [AuditEvent]: the caller, the
+// time, the change, the number of records, and the error. [WithActor] names the caller. A dry run
+// is not reported.
 package inspect

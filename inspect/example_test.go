@@ -14,8 +14,8 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// A task does not run. Why names the cause and the action that helps. The command line and dashboards
-// ask the same interface.
+// A task does not run. Why names the cause and the action that helps. The command line and
+// dashboards ask the same interface.
 func ExampleLocal_Why() {
 	ctx := context.Background()
 	swarm, err := open.Open(ctx, "mem://", open.Options{Control: true})

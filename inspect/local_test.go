@@ -66,7 +66,8 @@ func TestNothingGiven(t *testing.T) {
 		"CancelJobs": inspect.JobChange{IDs: []int64{1}}, "RetryJobs": inspect.JobChange{IDs: []int64{1}},
 		"RemoveJobs": inspect.JobChange{IDs: []int64{1}},
 	}
-	answers := map[string]bool{"Check": true, "GetTask": true, "Why": true} // they name the missing parts
+	// they name the missing parts
+	answers := map[string]bool{"Check": true, "GetTask": true, "Why": true}
 	api := reflect.ValueOf(l)
 	for method := range reflect.TypeFor[inspect.API]().Methods() {
 		if answers[method.Name] {

@@ -298,9 +298,9 @@ func (l *Local) send(ctx context.Context, cmd control.Command) ([]control.Reply,
 	if len(replies) > 0 {
 		return replies, nil
 	}
-	text := nobody
+	text := noAnswer
 	if n := l.cfg.Control.Refused() - before; n > 0 {
-		text = fmt.Sprintf("%s (%d answers were not signed with the given keys)", nobody, n)
+		text = fmt.Sprintf("%s (%d answers were not signed with the given keys)", noAnswer, n)
 	}
 	if len(cmd.Queues) > 0 {
 		text += "; the command is only for consumers of " + strings.Join(cmd.Queues, ", ")

@@ -322,8 +322,8 @@ type SettingsPage struct {
 	Next     string    `json:"next,omitempty"`
 }
 
-// Setting holds the stored operations of a queue or of the tasks of a name. One of Queue and Name is
-// set, and at least one of the others.
+// Setting holds the stored operations of a queue or of the tasks of a name. One of Queue and Name
+// is set, and at least one of the others.
 type Setting struct {
 	Queue   string       `json:"queue,omitempty"`
 	Name    string       `json:"name,omitempty"`

@@ -135,9 +135,10 @@ type Change struct {
 	// Stored reports that the change is stored, so that consumers that start later obey it too.
 	Stored bool `json:"stored,omitempty"`
 
-	Already  int       `json:"already,omitempty"`  // dead letters that were requeued before
-	Refused  int       `json:"refused,omitempty"`  // records that stay as they are
-	Unfenced int       `json:"unfenced,omitempty"` // requeued without a record that stops their old runs
+	Already int `json:"already,omitempty"` // dead letters that were requeued before
+	Refused int `json:"refused,omitempty"` // records that stay as they are
+	// Unfenced counts requeued letters without a record that stops their old runs.
+	Unfenced int       `json:"unfenced,omitempty"`
 	Problems []Problem `json:"problems,omitempty"` // why records were refused
 	// Nodes are the answers of consumers to a command.
 	Nodes []NodeAnswer `json:"nodes,omitempty"`

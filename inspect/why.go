@@ -318,7 +318,7 @@ func (x *explainer) explainRecord() {
 	case task.StateFailed:
 		over("It has failed for good at %s%s.", stamp(ended), because(failure))
 	case task.StateRevoked:
-		over("It was revoked, and was skipped at %s.", stamp(ended))
+		over("It was revoked, and ended at %s.", stamp(ended))
 	case task.StateExpired:
 		over("It has expired before its start: at %s it was too late.", stamp(ended))
 	case task.StateAwaiting:

@@ -24,8 +24,8 @@ type Usage struct {
 	Held int
 	// Holders are the first [MaxHolders] of them, those whose leases end first.
 	Holders []Holder
-	// Ahead is the time for which the rate is used in advance. 0: a rate does not delay the next start. See
-	// [Ask.Wait].
+	// Ahead is the time for which the rate is used in advance. 0: a rate does not delay the next
+	// start. See [Ask.Wait].
 	Ahead time.Duration
 }
 

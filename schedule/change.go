@@ -11,7 +11,7 @@ import (
 
 // ErrTaken: an entry belongs to another group than the one that would change it. An entry that was
 // added by its name alone belongs to no group.
-var ErrTaken = errors.New("schedule: the entry belongs to another group")
+var ErrTaken = errors.New("schedule: the entry belongs to another group, or to no group")
 
 // NoOwner is the owner of claims that no listener holds. Such claims are on postponed ticks until
 // their leases end, and on ticks that were due when their entries were changed.

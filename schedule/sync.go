@@ -88,7 +88,8 @@ type SyncedEntry struct {
 // processes of one revision must have the same want. To go back to older entries, give them a
 // higher revision.
 //
-// A definition without a further run is allowed: its outcome is EntryOver. Times that are relative
+// A definition without a further run is allowed: its outcome is EntryOver. A phrase for a moment
+// that has passed is an error, so use [AtTime] for a fixed moment. Times that are relative
 // to the call, as those of [In], change the entry with each Sync. At most [MaxChange] definitions
 // are possible. An empty want removes all entries of the group.
 //
@@ -174,11 +175,11 @@ func (s *Schedule) change(ctx context.Context, c Change, want []Definition, runs
 			results[i].Outcome, results[i].Next = outcome, changed.Next[i]
 			late = late || outcome == Late
 			if outcome == Taken {
-				taken = append(taken, want[i].Name)
+				taken = append(taken, fmt.Sprintf("%q", want[i].Name))
 			}
 		}
 		if len(taken) > 0 {
-			return nil, changed, fmt.Errorf("%w: %q", ErrTaken, taken)
+			return nil, changed, fmt.Errorf("%w: %s; remove it there first, or use another name", ErrTaken, strings.Join(taken, ", "))
 		}
 		if !late {
 			return results, changed, nil

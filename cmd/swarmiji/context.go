@@ -171,7 +171,8 @@ func checkSecrets(flag, text string) error {
 	plain := func(value string) bool { return value != "" && value != "x" }
 	if u.User != nil {
 		password, has := u.User.Password()
-		token := !has && strings.HasPrefix(u.Scheme, "nats") || !has && u.Scheme == "tls" // nats://token@host
+		// nats://token@host
+		token := !has && strings.HasPrefix(u.Scheme, "nats") || !has && u.Scheme == "tls"
 		if plain(password) || token && plain(u.User.Username()) {
 			return refer
 		}
@@ -199,7 +200,7 @@ func (a *app) contextAddCmd() *cobra.Command {
 			"of other commands; a password in plain text is refused. The common flags --namespace, --key-file and\n" +
 			"--control-keys are stored too. It connects to nothing.",
 		Example: "  swarmiji context add prod --broker 'amqp://app:${env:RABBIT_PASSWORD}@rabbit.example:5672/' --use\n" +
-			"  swarmiji context add stage --broker redis://stage:6379 --jobs 'postgres://app:${file:/run/secrets/pg}@db/jobs'",
+			"  swarmiji context add stage --broker redis://stage --jobs 'postgres://app:${file:/run/pg}@db/jobs'",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			s.Broker, s.Namespace, s.KeyFile, s.ControlKeys = "", a.namespace, a.given(cmd, "key-file"), a.given(cmd, "control-keys")

@@ -17,8 +17,8 @@ type turnedOutput struct {
 	State jobs.State `json:"state,omitempty"` // "": the job is deleted
 }
 
-// turn calls do, which changes the named jobs, and prints the state of each before and after. Before
-// the change it checks that all jobs exist.
+// turn calls do, which changes the named jobs, and prints the state of each before and after. It
+// checks first that all jobs exist.
 func (a *app) turn(cmd *cobra.Command, store *jobStore, texts []string, force bool, do func(ctx context.Context, api inspect.API, c inspect.JobChange) (inspect.Change, error)) error {
 	ids, err := jobIDs(texts)
 	if err != nil {
@@ -41,7 +41,8 @@ func (a *app) turn(cmd *cobra.Command, store *jobStore, texts []string, force bo
 		t := &table{head: []string{"ID", "NAME", "WAS", "NOW"}}
 		for i := range out {
 			now := "gone"
-			if is, err := api.GetJob(ctx, int64(out[i].ID)); err == nil { // the change is made, even if this read fails
+			// the change is made, even if this read fails
+			if is, err := api.GetJob(ctx, int64(out[i].ID)); err == nil {
 				out[i].State, now = jobs.State(is.State), is.State
 			}
 			t.add(out[i].ID, out[i].Name, out[i].Was, now)

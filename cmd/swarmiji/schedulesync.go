@@ -138,8 +138,16 @@ func (a *app) definitions(file string) ([]schedule.Definition, error) {
 			return all, nil
 		}
 		var made schedule.Definition
-		if err == nil {
+		var wrong *json.UnmarshalTypeError
+		switch {
+		case err == nil:
 			made, err = one.definition(time.Now())
+		case errors.As(err, &wrong) && wrong.Field == "":
+			err = fmt.Errorf("the file has a JSON %s, not JSON objects one after the other", wrong.Value)
+		case errors.As(err, &wrong):
+			err = fmt.Errorf("the value of %s is a JSON %s", wrong.Field, wrong.Value)
+		default:
+			err = fmt.Errorf("the file does not have JSON objects one after the other: %w", err)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("%w: entry %d, %s: %w", errUsage, len(all)+1, cmp.Or(visible(one.Name), "without a name"), err)

@@ -119,7 +119,8 @@ var (
 	slowTask  = task.New[string, string]("suite.slow")
 	heldTask  = task.New[string, string]("suite.limited")
 	askTask   = task.New[string, string]("suite.ask")
-	flakyTask = task.New[string, string]("suite.flaky", task.WithMaxRetries(0)) // fails until world.repaired
+	// fails until world.repaired is set
+	flakyTask = task.New[string, string]("suite.flaky", task.WithMaxRetries(0))
 )
 
 // world is a system under inspection.

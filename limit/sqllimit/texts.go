@@ -19,8 +19,8 @@ type texts struct {
 	renew   string
 	release string // $2 list, $3 holder
 	// usage: $2 key, $3 number of holders. The columns are the time for which the rate is used ahead,
-	// the held weight, a holder, its weight, and the time until its lease ends. Without a holder there
-	// is one row with an empty holder.
+	// and the held weight. Then come a holder, its weight, and the rest of its lease. Without a holder
+	// there is one row with an empty holder.
 	usage string
 
 	// sweepHolds and sweepRates: $1 number of rows.
