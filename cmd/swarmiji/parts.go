@@ -37,7 +37,7 @@ func (o *partOptions) flags(cmd *cobra.Command) {
 
 // withParts opens the broker and the other parts and calls do with the inspection API over them,
 // which runs meanwhile, as does the recorder. Only the connecting is limited in time.
-func (a *app) withParts(ctx context.Context, o open.Options, p *partOptions, do func(ctx context.Context, api inspect.API) error) error {
+func (a *app) withParts(ctx context.Context, o open.Options, p *partOptions, do func(ctx context.Context, s *open.Swarm, api inspect.API) error) error {
 	keys, err := a.keys()
 	if err != nil {
 		return err
@@ -89,7 +89,7 @@ func (a *app) withParts(ctx context.Context, o open.Options, p *partOptions, do 
 			}
 			return nil
 		})
-		return do(ctx, api)
+		return do(ctx, s, api)
 	})
 }
 

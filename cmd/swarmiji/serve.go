@@ -77,7 +77,7 @@ func (a *app) serve(ctx context.Context, o *serveOptions) error {
 		return errors.Join(fmt.Errorf("%w: %s can be reached from other machines; give --users, --tokens or --proxy, or listen on 127.0.0.1", errUsage, ln.Addr()), ln.Close())
 	}
 	served := false
-	err = a.withParts(ctx, open.Options{Logger: logger}, &o.parts, func(ctx context.Context, api inspect.API) error {
+	err = a.withParts(ctx, open.Options{Logger: logger}, &o.parts, func(ctx context.Context, _ *open.Swarm, api inspect.API) error {
 		config.API = api
 		served = true
 		return a.serveDashboard(ctx, ln, config)
