@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -122,14 +123,21 @@ func startSample(ctx context.Context, s *open.Swarm, url string, g *together) er
 		return err
 	}
 	g.ends = append(g.ends, p.Close)
-	c, err := s.Consumer(consumer.Config{Queues: map[string]consumer.QueueConfig{sampleQueue: {Workers: 4}}})
+	c, err := s.Consumer(consumer.Config{
+		Queues: map[string]consumer.QueueConfig{sampleQueue: {Workers: 4}}, ShutdownTimeout: time.Second, // tasks that take longer go back
+	})
 	if err != nil {
 		return err
 	}
 	if err := handleSamples(c); err != nil {
 		return err
 	}
-	g.run(ctx, c.Run)
+	g.run(ctx, func(ctx context.Context) error {
+		if err := c.Run(ctx); !errors.Is(err, consumer.ErrForced) { // a task that was given back runs again
+			return err
+		}
+		return nil
+	})
 	store, err := open.Schedule(ctx, url, open.ScheduleOptions{})
 	if err != nil {
 		g.run(ctx, func(ctx context.Context) error { return submitSamples(ctx, p) })

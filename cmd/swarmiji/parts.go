@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -174,10 +175,10 @@ func (g *together) run(ctx context.Context, fn func(ctx context.Context) error) 
 	})
 }
 
-// stop ends the functions and waits for them.
+// stop ends the functions and waits for them, the last one first.
 func (g *together) stop(ctx context.Context) error {
 	var errs []error
-	for _, end := range g.ends {
+	for _, end := range slices.Backward(g.ends) {
 		errs = append(errs, end(ctx))
 	}
 	return errors.Join(errs...)

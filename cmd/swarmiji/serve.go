@@ -103,7 +103,7 @@ func (a *app) serveDashboard(ctx context.Context, ln net.Listener, c dashboard.C
 		_ = d.Close(closing) // serveHTTP waits for the same streams
 	})
 	defer end()
-	if _, err := fmt.Fprintf(a.stdout, "dashboard at http://%s/\n", shown(ln.Addr())); err != nil {
+	if _, err := fmt.Fprintf(a.stdout, "dashboard at http://%s/\n", browsable(ln.Addr())); err != nil {
 		return errors.Join(err, ln.Close())
 	}
 	err = serveHTTP(ctx, ln, d)
@@ -112,8 +112,8 @@ func (a *app) serveDashboard(ctx context.Context, ln net.Listener, c dashboard.C
 	return errors.Join(err, d.Close(closing))
 }
 
-// shown returns an address that a browser on this machine can open.
-func shown(addr net.Addr) string {
+// browsable returns an address that a browser on this machine can open.
+func browsable(addr net.Addr) string {
 	p, err := netip.ParseAddrPort(addr.String())
 	if err != nil || !p.Addr().IsUnspecified() {
 		return addr.String()
