@@ -26,6 +26,7 @@ func (r *run) SettleTx(ctx context.Context, t tx.Tx, result any) error {
 		return err
 	}
 	defer r.inTx.Leave()
+	t = intx.Remembering(t)
 	acker, ok := capability.As[broker.TxAcker](r.delivery)
 	switch {
 	case !ok:

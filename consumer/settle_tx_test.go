@@ -322,6 +322,50 @@ func (n nested) Query(ctx context.Context, q string, args ...any) (tx.Rows, erro
 	return n.Tx.Query(ctx, q, args...)
 }
 
+// counted is a transaction that counts its statements.
+type counted struct {
+	tx.Tx
+	n int
+}
+
+func (c *counted) Exec(ctx context.Context, q string, args ...any) (int64, error) {
+	c.n++
+	return c.Tx.Exec(ctx, q, args...)
+}
+
+func (c *counted) Query(ctx context.Context, q string, args ...any) (tx.Rows, error) {
+	c.n++
+	return c.Tx.Query(ctx, q, args...)
+}
+
+// TestSettleTxStatements shows that the transaction is checked once for the result and the
+// acknowledgement: two statements check it, and two write.
+func TestSettleTxStatements(t *testing.T) {
+	s := newTxSwarm(t, testserver.RequirePostgres(t).URL(), nil)
+	statements := make(chan int, 1)
+	def := task.New[string, string]("settle")
+	if err := def.Handle(s.c, func(ctx context.Context, id string) (string, error) {
+		own := s.begin(ctx, id)
+		c := &counted{Tx: sqltx.Wrap(own)}
+		err := task.SettleTx(ctx, c, "done")
+		statements <- c.n
+		return "", errors.Join(err, own.Commit())
+	}); err != nil {
+		t.Fatal(err)
+	}
+	defer s.run(t)()
+	// The first one also checks that broker and store are in one database.
+	for i, want := range []int{9, 4} {
+		if _, err := def.Submit(t.Context(), s.p, fmt.Sprint("task ", i)); err != nil {
+			t.Fatal(err)
+		}
+		if got := <-statements; got > want {
+			t.Errorf("SettleTx number %d took %d statements, want at most %d", i, got, want)
+		}
+	}
+	s.empty(t)
+}
+
 // TestSettleTxUnsupported shows that SettleTx refuses a task before it writes anything. The
 // transaction continues, and the handler's return settles the task.
 func TestSettleTxUnsupported(t *testing.T) {

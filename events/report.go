@@ -33,8 +33,8 @@ type Report struct {
 	// Preview makes the previews instead of Payloads. It runs for every task, so it must be fast. If
 	// it panics, the event shows only type and size. Nil: Payloads decides.
 	Preview func(Payload) string
-	// Headers selects headers of tasks that events show, such as a tenant, so that a history can be
-	// searched by them. At most [MaxHeaders] names count, and values are cut to [MaxHeaderValue] bytes.
-	// Nil: none, because headers may hold secrets.
+	// Headers selects headers of tasks that events show, such as a tenant. A history can be searched
+	// by them. At most [MaxHeaders] names count. Values are cut to [MaxHeaderValue] bytes. Nil: no
+	// headers are shown, because they may hold secrets.
 	Headers []string
 }

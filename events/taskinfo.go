@@ -27,8 +27,9 @@ const (
 	fieldDeadLetter = "dead_letter"
 )
 
-// TaskInfo holds further facts about the task of an event. They travel in Event.Fields; a fact with
-// its zero value is not sent. A plain task in its first attempt has none of them.
+// TaskInfo holds further facts about the task of an event. They travel in Event.Fields. A fact with
+// its zero value is not sent. For a plain
+// task in its first attempt all are zero.
 type TaskInfo struct {
 	Parent task.ID // sent, received: the task that sent this one
 	// sent, received: the first task of the workflow; "": the task itself

@@ -92,8 +92,8 @@ func (c Config) Ready(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// reportTime limits the wait for the report of a connection's state. An adapter that asks its server
-// once a second may report only at the next time.
+// reportTime limits the wait for the report of a connection's state. An adapter that asks its
+// server once a second may report only at the next time.
 const reportTime = 3 * time.Second
 
 // connected returns ErrDisconnected or ErrBlocked if the broker reports such a state.

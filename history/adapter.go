@@ -21,9 +21,9 @@ type Cursor struct {
 // String returns the text of c for Page.Next.
 func (c Cursor) String() string { return fmt.Sprintf("%d.%d", c.Changed.UnixMilli(), c.Number) }
 
-// Begin returns the number of records and the position with which a page begins, for adapters: after
-// o.After, or where the time of q ends. Call it with absolute times in q. Returns ErrMalformed for a
-// wrong cursor, and ErrQuery for a negative Limit or one above MaxPage.
+// Begin returns the number of records and the position with which a page begins, for adapters. The
+// position is o.After, or the end of the time of q. Call it with absolute times in q. Returns
+// ErrMalformed for a wrong cursor, and ErrQuery for a negative Limit or one above MaxPage.
 func (o PageOptions) Begin(q Query) (limit int, at Cursor, err error) {
 	at = Cursor{time.UnixMilli(math.MaxInt64 >> 16), math.MaxInt64}
 	if _, before := q.Span(); !before.IsZero() {

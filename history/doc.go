@@ -1,10 +1,10 @@
-// Package history answers what happened to a task: also hours after it ended, and among a million
+// Package history keeps the story of each task: also hours after its end, and among a million
 // others.
 //
-// A [Recorder] listens to an event bus and writes what it hears to a [Store]: one [Record] per task
+// A [Recorder] listens to an event bus and writes the events to a [Store]: one [Record] per task,
 // with its timeline. Any number of recorders may listen at once, and no task waits for them. Events
-// are delivered at most once, so a history may have gaps. The recorder counts what it dropped and
-// stores when, and a [Page] names these times.
+// are delivered at most once, so a history may have gaps. The recorder counts dropped events and
+// stores their time, and a [Page] names these times.
 //
 // # Queries
 //

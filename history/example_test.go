@@ -24,7 +24,8 @@ func Example() {
 	ctx, stop := context.WithCancel(context.Background())
 	queues := membroker.New()
 	defer queues.Close(context.Background())
-	bus := memevents.New(memevents.Config{Retain: events.Retention{Age: time.Hour}}) // the recorder may begin later
+	// the recorder may begin to listen later
+	bus := memevents.New(memevents.Config{Retain: events.Retention{Age: time.Hour}})
 
 	store, err := memhistory.New(memhistory.Config{})
 	check(err)

@@ -31,7 +31,7 @@ func EventTypes() []string {
 	}
 }
 
-// Facts hold what events told about one task. Events and Facts of a task are merged in any order,
+// Facts hold the facts about one task that its events told. They are merged in any order,
 // any number of times, with the same result. Not safe for concurrent use.
 type Facts struct {
 	ID task.ID
@@ -56,13 +56,13 @@ const (
 	factKinds
 )
 
-// compare orders what events tell: by the event, then by the texts.
+// compare orders facts by their events, then by their texts.
 func (f *fact) compare(o *fact) int {
 	return cmp.Or(f.at.compare(&o.at), slices.Compare(f.text, o.text))
 }
 
-// NewFacts returns what an event tells about its task. It returns nil for an event that is not about
-// a task, or of another type than those of [EventTypes].
+// NewFacts returns the facts that an event tells about its task. It returns nil for an event
+// without a task, and for another type than those of [EventTypes].
 func NewFacts(of *events.Event) *Facts {
 	if of.TaskID == "" {
 		return nil
@@ -156,7 +156,7 @@ func whole(v any) int64 {
 	return int64(f)
 }
 
-// Merge adds what o tells about the same task, and reports whether that changed f. It keeps o
+// Merge adds the facts of o about the same task, and reports whether that changed f. It keeps o
 // unchanged.
 func (f *Facts) Merge(o *Facts) (changed bool) {
 	for i := range f.facts {
@@ -177,8 +177,8 @@ func (f *Facts) Merge(o *Facts) (changed bool) {
 	return changed || !slices.Equal(before, f.entries)
 }
 
-// Buckets returns the counts of the entries of f that are not in old, which may be nil: one for each
-// entry. A store adds them to its counts, so that an entry counts once.
+// Buckets returns the counts of the entries of f that are not in old, which may be nil: one for
+// each entry. A store adds them to its counts, so that an entry counts once.
 func (f *Facts) Buckets(old *Facts) []Bucket {
 	var added []Bucket
 	r := f.Record()
@@ -238,8 +238,8 @@ func (f *Facts) first(kind int) string {
 	return ""
 }
 
-// each calls do for each entry, with the wait before its attempt if the entry is a start. A negative
-// wait is not known.
+// each calls do for each entry, with the wait before its attempt if the entry is a start. A
+// negative wait is not known.
 func (f *Facts) each(do func(e *Entry, wait time.Duration)) {
 	var base time.Time // from which the wait counts
 	var of Entry       // the entry that has set base

@@ -134,7 +134,7 @@ func TestTimesOfQueries(t *testing.T) {
 	}
 }
 
-// TestMatch covers what the suite of stores cannot tell apart: it compares them with Match.
+// TestMatch tests Match itself, because the suite of stores compares them with it.
 func TestMatch(t *testing.T) {
 	r := history.Record{
 		ID: "a", Name: "mail.send", State: history.Failed, DeadLetter: true, Root: "r", Error: "Time is OUT", Class: "Timeout", Wait: -1, Run: time.Second, Attempts: 2,

@@ -19,14 +19,14 @@ const (
 	MaxValues = 64 // values of one term
 )
 
-// QueryError reports where a text is not a query. It wraps [ErrQuery].
+// QueryError reports the place at which a text is not a query. It wraps [ErrQuery].
 type QueryError struct {
 	Pos   int    // in bytes, from 0
-	Found string // what stands there; "": the end of the text
-	Want  string // what was expected there
+	Found string // the text there; "": the end of the text
+	Want  string // the expected text
 }
 
-// Error names the position, from 1, and what was expected.
+// Error names the position, from 1, and the expected text.
 func (e *QueryError) Error() string {
 	found := "the query ends"
 	if e.Found != "" {
@@ -51,8 +51,8 @@ func (e *QueryError) Unwrap() error { return ErrQuery }
 //	since before                            : =   2h (ago)  2006-01-02T15:04:05Z  15:04 (today)
 //
 // All terms must match; "-" before a term negates it. States are those of [States] and [StateDead].
-// Returns a [*QueryError] for another text, with the position and what was expected. Times stay as
-// they are written until [Query.At].
+// Returns a [*QueryError] for another text, with its position. Times stay as they are written until
+// [Query.At].
 func Parse(text string) (Query, error) {
 	p := parser{text: text}
 	if len(text) > MaxQuery {
@@ -257,7 +257,7 @@ func (p *parser) quoted() (string, error) {
 	return "", p.failAt(begin, "a closing quote")
 }
 
-// take adds a value to t. It returns what was expected instead, or "".
+// take adds a value to t. It returns a description of the expected value for another one, or "".
 func (t *Term) take(v Value, quoted bool) (want string) {
 	plain := !quoted && !v.Prefix
 	switch t.Field {
@@ -285,7 +285,7 @@ func (t *Term) take(v Value, quoted bool) (want string) {
 	return ""
 }
 
-// wantText returns what a text of t should be if it is not v, or "".
+// wantText returns a description of the texts of t if v is not one of them, or "".
 func (t *Term) wantText(v Value) string {
 	switch t.Field {
 	case FieldState:

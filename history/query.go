@@ -29,8 +29,8 @@ const (
 	FieldBefore   Field = "before"
 )
 
-// StateDead is a value of [FieldState]: failed tasks whose message is a dead letter. "failed" matches
-// these too.
+// StateDead is a value of [FieldState]: failed tasks whose message is a dead letter. "failed"
+// matches these too.
 const StateDead = "dead"
 
 // Op is an operator of a query.
@@ -44,8 +44,8 @@ const (
 	OpLess     Op = "<"
 )
 
-// Query selects records. All its terms must match; the zero value selects all records. Make one with
-// [Parse].
+// Query selects records. All its terms must match; the zero value selects all records. Make one
+// with [Parse].
 type Query struct{ Terms []Term }
 
 // Term is a condition of a query. Exactly one of Values, Duration, Number and Time is used, as the
@@ -122,7 +122,7 @@ func (t *Term) String() string {
 	return b.String()
 }
 
-// String returns v as it is written in a query: in quotes if it is no plain word.
+// String returns v as it is written in a query: in quotes unless it is a single word.
 func (v Value) String() string {
 	text := v.Text
 	if text == "" && !v.Prefix || strings.ContainsFunc(text, func(r rune) bool { return !wordRune(r) }) {
@@ -175,8 +175,8 @@ func (m Moment) at(now time.Time) time.Time {
 	return now.Add(-m.Ago).Round(0).Truncate(time.Millisecond)
 }
 
-// Span returns the time that q selects: the latest since and the earliest before, zero if q has
-// none. Call it on a query with absolute times. A negated term counts as its opposite.
+// Span returns the time that q selects: the latest since and the earliest before, or zero times.
+// Call it on a query with absolute times. A negated term counts as its opposite.
 func (q Query) Span() (since, before time.Time) {
 	for i := range q.Terms {
 		t := &q.Terms[i]

@@ -7,7 +7,7 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// State is what a task was doing by its last event.
+// State names the state of a task by its last event.
 type State string
 
 // The states of a record.
@@ -65,7 +65,8 @@ func (k Kind) rank() int {
 	return 5
 }
 
-// Entry is one event in the timeline of a task. Times are in milliseconds, by the clock of the node.
+// Entry is one event in the timeline of a task. Times are in milliseconds, by the clock of the
+// node.
 type Entry struct {
 	Kind Kind      `json:"kind"`
 	Time time.Time `json:"time"`
@@ -108,7 +109,7 @@ func compareBool(a, b bool) int {
 	return 1
 }
 
-// Progress is what a running task reported about itself last.
+// Progress holds the last report of a running task about itself.
 type Progress struct {
 	Done  int64     `json:"done"`
 	Total int64     `json:"total,omitempty"` // 0: not known
@@ -127,7 +128,7 @@ type Record struct {
 	State State   `json:"state"`
 	// the task failed for good, and its message is a dead letter, which can be requeued
 	DeadLetter bool   `json:"dead_letter,omitempty"`
-	Node       string `json:"node,omitempty"` // the last consumer; if there was none, the producer
+	Node       string `json:"node,omitempty"` // the last consumer, otherwise the producer
 
 	Changed  time.Time `json:"changed"`       // newest event
 	Sent     time.Time `json:"sent,omitzero"` // first message of this life
@@ -136,8 +137,8 @@ type Record struct {
 	Ended    time.Time `json:"ended,omitzero"`
 	Due      time.Time `json:"due,omitzero"` // the last message does not start before; zero: at once
 
-	// Wait is the time from the sending of the last started attempt, or from its Due, to its start. Run
-	// is the run time of the last ended attempt. Negative: not known.
+	// Wait is the time from the sending of the last started attempt, or from its Due, to its start.
+	// Run is the run time of the last ended attempt. Negative: not known.
 	Wait time.Duration `json:"wait"`
 	Run  time.Duration `json:"run"`
 
@@ -157,7 +158,7 @@ type Record struct {
 	Result  string            `json:"result,omitempty"`  // preview
 	Headers map[string]string `json:"headers,omitempty"` // those that events.Report.Headers selects
 
-	Progress *Progress `json:"progress,omitempty"` // nil: none was reported
+	Progress *Progress `json:"progress,omitempty"` // nil: not reported
 
 	// Timeline holds the entries of all lives in their order; of more than 80 the first 20 and the
 	// last 60. A [Page] leaves it out.

@@ -24,7 +24,7 @@ const (
 )
 
 const (
-	linger     = 100 * time.Millisecond // an event waits for so long for others to share its transaction
+	linger     = 100 * time.Millisecond // longest wait of an event for others to share its transaction
 	batchSize  = 1000                   // events that are written at once; tasks of one transaction
 	aliveEvery = time.Second            // a recorder without events writes its time
 	sweepEvery = time.Minute
@@ -38,7 +38,8 @@ type RecorderConfig struct {
 	Bus   events.EventBus
 	Store Store
 
-	// MaxAge is how long a record is kept after its last change. 0: [DefaultMaxAge], 7 days.
+	// MaxAge limits the time for which a record is kept after its last change. 0: [DefaultMaxAge], 7
+	// days.
 	MaxAge time.Duration
 	// MaxRecords is the number of kept records. Those with the oldest changes are deleted first. 0:
 	// [DefaultMaxRecords], 1,000,000. Negative: any number.
@@ -103,8 +104,8 @@ func (r *Recorder) Stats() Stats { return Stats{r.written.Load(), r.dropped.Load
 // Run records events until ctx ends, and then writes the waiting ones. It returns nil after that.
 // While the store fails, it tries again, and events wait.
 //
-// Before it listens it looks when a recorder wrote last. If the bus retains events, it replays those
-// since then. Otherwise it marks that time as a [Gap].
+// Before it listens it looks when a recorder wrote last. If the bus retains events, it replays
+// those since then. Otherwise it marks that time as a [Gap].
 //
 // Returns [ErrRunning] for a second call, and the error of a bus that refuses to be listened to or
 // was closed.
@@ -159,8 +160,8 @@ func (r *Recorder) listen(ctx context.Context, last time.Time) (events.Subscript
 	return sub, &Gap{Since: last, Before: time.Now()}, nil
 }
 
-// unretained returns the time since the last write whose events the bus does not retain any more, or
-// nil.
+// unretained returns the time since the last write whose events the bus does not retain any more,
+// or nil.
 func (r *Recorder) unretained(last time.Time) *Gap {
 	bus, ok := capability.As[events.RetentionTeller](r.cfg.Bus)
 	if !ok || last.IsZero() {
@@ -247,7 +248,8 @@ func (r *Recorder) write(ctx context.Context, sub events.Subscription, gap *Gap)
 	defer ticker.Stop()
 	counter, _ := capability.As[events.DropCounter](sub)
 	var dropped uint64
-	counted, alive := time.Now(), time.Time{} // when dropped events were counted, and when r has written
+	counted := time.Now() // when dropped events were counted
+	var alive time.Time   // when r has written
 	for ended := false; !ended; {
 		select {
 		case <-ticker.C:

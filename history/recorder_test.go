@@ -102,7 +102,8 @@ func (b *bench) want(n, gaps int) history.Page {
 	return p
 }
 
-// TestRecorder shows that events wait for at most 100 ms, share a batch, and are written at the end.
+// TestRecorder shows that events wait for at most 100 ms, share a batch, and are written at the
+// end.
 func TestRecorder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, events.Retention{})
@@ -136,7 +137,7 @@ func TestRecorder(t *testing.T) {
 	})
 }
 
-// TestRecorders shows that several recorders write what one writes.
+// TestRecorders shows that several recorders write the same as a single one.
 func TestRecorders(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, events.Retention{})

@@ -28,7 +28,7 @@ const (
 	MaxPage = 1000
 	// MaxExamined is the largest number of index entries that a page or a count examines.
 	MaxExamined = 50_000
-	// MaxCount is where [Store.Count] stops.
+	// MaxCount limits the result of [Store.Count].
 	MaxCount = 10_000
 	// MaxDeleted is the largest number of records that one call of [Store.Sweep] deletes.
 	MaxDeleted = 1000
@@ -66,10 +66,10 @@ type Store interface {
 	Sweep(ctx context.Context, before time.Time, most int) (deleted int, err error)
 }
 
-// Batch is what a recorder stores at once.
+// Batch holds the facts that a recorder stores at once.
 type Batch struct {
 	Facts []*Facts  // any number for a task; not changed
-	Gap   *Gap      // events that the recorder has missed; nil: none
+	Gap   *Gap      // events that the recorder has missed; nil: no gap
 	Now   time.Time // by the recorder's clock: it has heard the events until then
 }
 
@@ -115,7 +115,7 @@ type CountQuery struct {
 	Since, Before time.Time // zero: no limit; cut to minutes
 	Queue, Name   string    // "": all
 
-	PerMinute, PerQueue, PerName bool // what a row of the result is for, beside the kind
+	PerMinute, PerQueue, PerName bool // parts of the result, beside the kind
 }
 
 // Bucket counts entries of timelines.

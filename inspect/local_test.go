@@ -39,6 +39,9 @@ func TestLocal(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			if name == "redis" || name == "nats" || name == "postgres" {
+				testserver.Thorough(t) // SQLite answers the same questions, and RabbitMQ the fewest
+			}
 			inspecttest.Run(t, inspecttest.Harness{Swarm: func(t *testing.T) *open.Swarm {
 				s, err := open.Open(t.Context(), url(t), open.Options{Control: true, Namespace: testserver.Namespace(), Logger: slog.New(slog.DiscardHandler)})
 				if err != nil {

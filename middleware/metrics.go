@@ -29,9 +29,9 @@ func (g *Gauge) Update(v int64) { g.n.Store(v) }
 // Value returns the value.
 func (g *Gauge) Value() int64 { return g.n.Load() }
 
-// Metrics holds the metrics of producers and consumers. Several producers and consumers may share
-// one Metrics. The zero value is ready for use, and all fields but OnQueue and OnLabel are safe for
-// concurrent use. It must not be copied.
+// Metrics holds the metrics of producers, consumers and relays of an outbox. Several of them may
+// share one Metrics. The zero value is ready for use, and all fields but OnQueue and OnLabel are
+// safe for concurrent use. It must not be copied.
 //
 // Counters never decrease, except Active and Stuck. [Metrics.All] returns each metric with its
 // meaning, for exporters. Package middleware/gometrics shows them in a registry of go-metrics, and
@@ -64,6 +64,13 @@ type Metrics struct {
 	Runtime Histogram // run time of handlers, in microseconds
 	// time from passing a delivery to the pool until its outcome is settled, in microseconds
 	Pool Histogram
+
+	OutboxSent    Counter // messages of an outbox that the broker has confirmed
+	OutboxFailed  Counter // publishes of messages of an outbox that failed and are repeated
+	OutboxWaiting Gauge   // messages of the outbox that wait, at the last check; -1: unknown
+	OutboxOldest  Gauge   // age of the oldest of them, in seconds; -1: unknown
+	OutboxDead    Gauge   // dead messages of the outbox, at the last check; -1: unknown
+	OutboxRelays  Gauge   // live relays of the outbox, at the last check; -1: unknown
 
 	// OnQueue receives the numbers of each SetQueue, and -1 three times for ForgetQueue. Calls run one
 	// after the other. nil: the lengths are shown in Waiting only. Set it before the first SetQueue.
@@ -136,6 +143,12 @@ func (m *Metrics) All() iter.Seq2[Description, any] {
 		{"active", Level, "runs", "Runs of handlers in progress.", &m.Active},
 		{"stuck", Level, "handlers", "Handlers that still run after their hard time limit.", &m.Stuck},
 		{"queue.length", Level, "tasks", "Tasks ready in all consumed queues, at the last check.", &m.Waiting},
+		{"outbox.sent", Rising, "messages", "Messages of an outbox that the broker has confirmed.", &m.OutboxSent},
+		{"outbox.failed", Rising, "publishes", "Publishes of messages of an outbox that failed and are repeated.", &m.OutboxFailed},
+		{"outbox.waiting", Level, "messages", "Messages of the outbox that wait, at the relay's last check; -1: unknown.", &m.OutboxWaiting},
+		{"outbox.oldest", Level, "seconds", "Age of the oldest waiting message of the outbox, at the relay's last check; -1: unknown.", &m.OutboxOldest},
+		{"outbox.dead", Level, "messages", "Dead messages of the outbox, at the relay's last check; -1: unknown.", &m.OutboxDead},
+		{"outbox.relays", Level, "relays", "Live relays of the outbox, at the relay's last check; -1: unknown.", &m.OutboxRelays},
 		{"runtime.us", Spread, "microseconds", "Run time of handlers.", &m.Runtime},
 		{"pool.us", Spread, "microseconds", "Time from passing a delivery to the pool until its outcome is settled.", &m.Pool},
 	}

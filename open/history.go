@@ -34,8 +34,8 @@ type HistoryStore interface {
 //	sqlite:///path/history.db, sqlite:h.db    a SQLite file; the second in the working directory
 //	postgres://user:password@host/database    PostgreSQL
 //
-// History does not connect. The first call of the store does, and creates missing tables. Returns an
-// error if the URL is invalid or its server has no history. Errors contain no password.
+// History does not connect. The first call of the store does, and creates missing tables. Returns
+// an error if the URL is invalid or its server has no history. Errors contain no password.
 func History(ctx context.Context, url string, o HistoryOptions) (HistoryStore, error) {
 	return registered.History(ctx, url, o)
 }
@@ -51,7 +51,7 @@ func (r *Registry) History(ctx context.Context, url string, o HistoryOptions) (H
 	return lone(ctx, t, (*target).history, ownHistory)
 }
 
-// history constructs the history with t's namespace. Returns an error if the scheme has none.
+// history constructs the history with t's namespace. Returns an error if the scheme has no history.
 func (t *target) history() (HistoryStore, error) {
 	if t.parts.History == nil {
 		return nil, fmt.Errorf("%s:// has no history of tasks, which is in a SQL database; sqlite:// and postgres:// do", t.Scheme.Name)

@@ -11,11 +11,15 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/broker/sqlbroker"
 	"github.com/swarmiji/swarmiji/consumer"
 	"github.com/swarmiji/swarmiji/internal/testserver"
 	"github.com/swarmiji/swarmiji/internal/testwait"
+	"github.com/swarmiji/swarmiji/limit"
+	"github.com/swarmiji/swarmiji/limit/sqllimit"
 	"github.com/swarmiji/swarmiji/open"
 	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/revoke"
@@ -191,4 +195,53 @@ func ExampleOpen_resultsInAFile() {
 	// Output:
 	// <nil>
 	// succeeded 3 <nil>
+}
+
+// ExampleDatabase makes the tables of all adapters before the program starts, and gives the
+// database to an adapter.
+func ExampleDatabase() {
+	ctx := context.Background()
+	db, err := open.Database(ctx, "sqlite::memory:", open.Options{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer db.Close(ctx)
+	if err := db.Migrate(ctx); err != nil {
+		fmt.Println(err)
+		return
+	}
+	b, err := sqlbroker.New(sqlbroker.Config{DB: db})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer b.Close(ctx)
+	fmt.Println(broker.Declare(ctx, b, broker.Queue{Name: "mail"}))
+	// Output:
+	// <nil>
+}
+
+// ExampleSwarm_Database limits calls with the connections of the Swarm.
+func ExampleSwarm_Database() {
+	ctx := context.Background()
+	s, err := open.Open(ctx, "sqlite::memory:", open.Options{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer s.Close(ctx)
+	l, err := sqllimit.New(sqllimit.Config{DB: s.Database()})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer l.Close(ctx)
+	for _, holder := range []string{"a", "b"} {
+		d, err := l.Acquire(ctx, holder, time.Minute, limit.Permit{Key: "report", Max: 1})
+		fmt.Println(holder, d.Granted, err)
+	}
+	// Output:
+	// a true <nil>
+	// b false <nil>
 }

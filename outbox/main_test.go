@@ -94,6 +94,12 @@ func (l *lane) submit(key string, ids ...string) {
 	for _, id := range ids {
 		ms = append(ms, broker.Outgoing{Queue: "work", OrderKey: key, Message: &broker.Message{ID: id, Body: []byte(key)}})
 	}
+	l.publish(ms...)
+}
+
+// publish commits messages.
+func (l *lane) publish(ms ...broker.Outgoing) {
+	l.t.Helper()
 	u, err := l.db.BeginTx(testwait.Long(l.t), nil)
 	must(l.t, err)
 	defer func() { _ = u.Rollback() }() // an error says that it has ended
@@ -149,6 +155,7 @@ type scripted struct {
 	refuse map[string]error // by id
 	got    []string         // ids of confirmed messages
 	asked  map[string]int   // by id: publishes
+	away   string           // a queue that cannot be reached
 	hold   chan struct{}    // not nil: publishes wait until it is closed
 	held   chan struct{}    // receives a value when a publish waits
 }
@@ -174,6 +181,9 @@ func (s *scripted) Publish(ctx context.Context, queue string, m *broker.Message)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.asked[m.ID]++
+	if s.away != "" && queue == s.away {
+		return broker.ErrUnavailable
+	}
 	if err := s.refuse[m.ID]; err != nil {
 		return err
 	}

@@ -7,9 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/middleware"
 )
 
 // DefaultLease is the default of Lease in [Config].
@@ -29,6 +31,10 @@ type Config struct {
 	// Lease is the time after which other relays take over from one that does not renew. All relays of
 	// an outbox use the same. A publish ends after two thirds of it. Default: 30 s. Minimum: 300 ms.
 	Lease time.Duration
+	// Metrics counts the messages that this relay sends. With it the relay also counts the messages of
+	// the outbox, every 15 seconds, so that an operator sees messages that are not sent. nil: it does
+	// neither.
+	Metrics *middleware.Metrics
 	// Logger receives reports about interruptions and about messages that fail. Default:
 	// slog.Default().
 	Logger *slog.Logger
@@ -67,6 +73,15 @@ func New(c Config) (*Relay, error) {
 // the broker or the store was closed. Several calls, in one process or many, share the messages.
 func (r *Relay) Run(ctx context.Context) error {
 	s := &session{Config: r.cfg, name: rand.Text(), idle: minIdle}
+	if r.cfg.Metrics == nil {
+		s.Metrics = new(middleware.Metrics)
+	} else {
+		looking, stop := context.WithCancel(ctx)
+		var looks sync.WaitGroup
+		looks.Go(func() { r.cfg.look(looking) })
+		defer looks.Wait()
+		defer stop()
+	}
 	changed, unwatch := r.cfg.Store.Watch()
 	defer unwatch()
 	err := s.run(ctx, changed)

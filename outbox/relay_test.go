@@ -79,6 +79,32 @@ func TestManyFailures(t *testing.T) {
 	}
 }
 
+// TestQueueAway shows that messages for a queue that cannot be reached do not stop those for
+// others, however many they are. RabbitMQ says so of a classic queue whose node is down.
+func TestQueueAway(t *testing.T) {
+	t.Parallel()
+	l := newFile(t)
+	b := newScripted(t, nil)
+	b.away = "node-down"
+	var bad []broker.Outgoing
+	for i := range 600 {
+		bad = append(bad, broker.Outgoing{Queue: "node-down", Message: &broker.Message{ID: fmt.Sprint("bad", i)}})
+	}
+	l.publish(bad...)
+	l.submit("", "good0", "good1")
+	l.run(b)
+	testwait.Until(t, "the good messages are sent", func() bool { return len(b.sent()) == 2 })
+	l.submit("", "good2")
+	testwait.Until(t, "the next one is sent", func() bool { return len(b.sent()) == 3 })
+	b.mu.Lock()
+	b.away = ""
+	b.mu.Unlock()
+	l.untilEmpty()
+	if n := len(b.sent()); n != 603 {
+		t.Errorf("%d messages were sent, want 603", n)
+	}
+}
+
 // TestDead shows that a message that can never be sent leaves the way, and can come back.
 func TestDead(t *testing.T) {
 	t.Parallel()

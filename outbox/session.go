@@ -20,6 +20,10 @@ const (
 	awayBase = 50 * time.Millisecond
 	awayMax  = 5 * time.Second
 
+	// awayAgain is the number of errors in a row after which messages that could not be sent count as
+	// failed.
+	awayAgain = 2
+
 	// retryBase and retryMax limit the wait after a failed publish of one message.
 	retryBase = 250 * time.Millisecond
 	retryMax  = time.Minute
@@ -179,7 +183,7 @@ func (s *session) storing(ctx context.Context) (context.Context, context.CancelF
 // of each key, so that none is sent before the one before it is confirmed. It ends before the
 // leases do; then the remaining rows are read again.
 //
-// Returns ErrUnavailable if the broker could not be reached, and ErrClosed.
+// Returns ErrUnavailable if the broker could not be reached for a whole wave, and ErrClosed.
 func (s *session) publish(ctx context.Context, rows []Row) error {
 	publishing, stop := lasting(ctx, s.leased.Add(s.Lease*2/3))
 	defer stop()
@@ -201,17 +205,32 @@ func (s *session) publish(ctx context.Context, rows []Row) error {
 		for i := range wave {
 			ms[i] = wave[i].Outgoing
 		}
-		var away error
+		var unsent []*Row
+		var away, closed error
 		for i, err := range broker.BatchErrors(broker.PublishBatch(publishing, s.Broker, ms), len(ms)) {
 			if s.outcome(&wave[i], err) {
 				continue
 			}
 			stopped[wave[i].OrderKey] = true
-			if errors.Is(err, broker.ErrUnavailable) || errors.Is(err, broker.ErrClosed) {
-				away = err
+			switch {
+			case errors.Is(err, broker.ErrIndeterminate):
+			case errors.Is(err, broker.ErrClosed):
+				closed = err
+			case errors.Is(err, broker.ErrUnavailable):
+				unsent, away = append(unsent, &wave[i]), err
 			}
 		}
-		if away != nil {
+		if closed != nil {
+			return closed
+		}
+		all := len(unsent) == len(wave)
+		// A broker can be away for some queues only. Their messages must not hide those behind them.
+		if !all || s.away >= awayAgain {
+			for _, r := range unsent {
+				s.fail(r, away, min(backoff(retryBase, retryMax, r.Failures), awayMax))
+			}
+		}
+		if all {
 			return away
 		}
 		rows = later
@@ -221,10 +240,11 @@ func (s *session) publish(ctx context.Context, rows []Row) error {
 }
 
 // outcome adds the outcome of a publish to the pending ones. It returns false if the row stops its
-// key. A row that was certainly not sent, since there is no connection, keeps its state.
+// key. A row that was certainly not sent, since there is no connection, has no outcome.
 func (s *session) outcome(r *Row, err error) bool {
 	switch {
 	case err == nil:
+		s.Metrics.OutboxSent.Inc(1)
 		s.pending.Sent = append(s.pending.Sent, r.Seq)
 		return true
 	case errors.Is(err, broker.ErrIndeterminate): // this class counts first
@@ -235,8 +255,14 @@ func (s *session) outcome(r *Row, err error) bool {
 	case errors.Is(err, broker.ErrUnavailable), errors.Is(err, broker.ErrClosed):
 		return false
 	}
-	s.pending.Failed = append(s.pending.Failed, Failure{Seq: r.Seq, Reason: err.Error(), After: backoff(retryBase, retryMax, r.Failures)})
+	s.Metrics.OutboxFailed.Inc(1)
+	s.fail(r, err, backoff(retryBase, retryMax, r.Failures))
 	return false
+}
+
+// fail adds a failed publish to the pending outcomes.
+func (s *session) fail(r *Row, err error, after time.Duration) {
+	s.pending.Failed = append(s.pending.Failed, Failure{Seq: r.Seq, Reason: err.Error(), After: after})
 }
 
 // report logs the failures of a publish, unless the last publish had some too.

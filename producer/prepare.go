@@ -245,6 +245,9 @@ func (s *staged) stage(ctx context.Context, queue string, e *task.Envelope) erro
 		}
 		s.setEnvelope(e)
 	}
+	if err := s.checkMostOnce(); err != nil {
+		return fmt.Errorf("task %s: %w", e.Name, err)
+	}
 	if s.conditions != nil {
 		if err := s.beginConditioned(); err != nil {
 			return fmt.Errorf("task %s: %w", e.Name, err)

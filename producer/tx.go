@@ -23,6 +23,8 @@ var (
 	errNoJobsTx = fmt.Errorf("%w: Config.Jobs cannot store a task with conditions in a transaction of the caller: use a jobs.Service over the database of the transaction, or Submit", broker.ErrUnsupported)
 	// errUniqueTx refuses unique keys: a claim would stay taken after a rollback.
 	errUniqueTx = fmt.Errorf("%w: task.WithUnique claims its key outside of the transaction and would keep it after a rollback: use task.WithID, or a unique key in a table of yours", broker.ErrUnsupported)
+	// errMostOnceTx refuses tasks that must not be sent again.
+	errMostOnceTx = fmt.Errorf("%w: a relay of an outbox sends a task again after a lost answer, so it cannot run at most once: submit it in the handler of a task of the outbox", broker.ErrUnsupported)
 	// errStreamTx refuses streams: the transaction would be open as long as the inputs last.
 	errStreamTx = fmt.Errorf("%w: a stream sends its inputs in batches and would keep the transaction open: submit one task in the transaction, whose handler calls task.Stream", broker.ErrUnsupported)
 )
@@ -90,12 +92,14 @@ func (p *Producer) connect(ctx context.Context, declare bool) error {
 //   - Until the store of results has a record of the task, State returns [task.ErrNotFound] at
 //     once, and Result wraps [task.ErrNotFound] if its ctx ends.
 //   - After a rollback Done is never closed. The handle costs nothing when the program drops it.
+//     But a handle whose Done was called stays until the task ends or the producer is closed.
 //
 // Besides the errors of Submit it returns [broker.ErrUnsupported] if the task cannot be stored in
 // t:
 //
 //   - neither the outbox nor the broker can do it, or t belongs to another database
 //   - the task has a unique key ([task.WithUnique])
+//   - the task runs at most once, and Config.Outbox is set
 //   - the conditions cannot hold in it
 //
 // After an error of Submit or [broker.ErrUnsupported] nothing was stored, and t can continue and
@@ -134,6 +138,15 @@ func (p *Producer) SubmitTx(ctx context.Context, t tx.Tx, c task.Call) (task.Pen
 	}
 	s.notifyEnd(nil)
 	return inTransaction(s.pending), nil
+}
+
+// checkMostOnce returns an error for a task that runs at most once and would be stored in
+// Config.Outbox.
+func (s *staged) checkMostOnce() error {
+	if s.inTx && s.conditions == nil && s.producer.cfg.Outbox != nil && !s.effective.Idempotent.Or(true) {
+		return errMostOnceTx
+	}
+	return nil
 }
 
 // prepareTx is prepare within the default timeout.

@@ -288,6 +288,14 @@ func TestSubmitTxRefused(t *testing.T) {
 			_, err := number.SubmitTx(ctx, boxed, none, 1, task.WithUniqueKey("k"))
 			return err
 		}, []string{"transaction"}},
+		"at most once": {func() error {
+			_, err := number.SubmitTx(ctx, boxed, none, 1, task.WithIdempotent(false))
+			return err
+		}, []string{"outbox", "at most once"}},
+		"at most once in a workflow": {func() error {
+			_, err := task.Chain(task.New[int, int]("once", task.WithIdempotent(false)), number).SubmitTx(ctx, boxed, none, 1)
+			return err
+		}, []string{"outbox", "at most once"}},
 		"stream": {func() error {
 			_, err := boxed.SubmitWorkTx(ctx, none, task.Work{Node: &task.Node{}, Stream: stream})
 			return err

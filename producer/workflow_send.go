@@ -131,7 +131,7 @@ func (b *builder) stage(f wire.Successor) (*staged, error) {
 	if f.Err != nil {
 		return nil, fmt.Errorf("step %s: %w", f.Envelope.Name, f.Err)
 	}
-	s := &staged{producer: b.p, own: *f.Envelope, orderKey: b.work.Call.OrderKey, followed: true, pending: &resolved{id: f.Envelope.ID}}
+	s := &staged{producer: b.p, own: *f.Envelope, orderKey: b.work.Call.OrderKey, followed: true, inTx: b.store != nil, pending: &resolved{id: f.Envelope.ID}}
 	s.own.Copy = "" // it is the only copy
 	s.own.Parent, s.own.Root = b.work.Call.Parent, b.root()
 	s.setEnvelope(&s.own)

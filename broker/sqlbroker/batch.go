@@ -47,6 +47,7 @@ type entry[T any] struct {
 	err       error // set by send, or before the call is done
 	call      *call // nil: no caller waits
 	maybeSent bool  // it was in a transaction of unknown outcome
+	alone     bool  // it needs a transaction of its own
 	// The following fields are guarded by the batcher's mu.
 	inFlight  bool // it may be in a transaction
 	finished  bool // err is final
@@ -134,6 +135,10 @@ func (t *batcher[T]) run() {
 				return t.send(ctx, tx, live)
 			})
 		}
+		if len(live) > 1 && sqlconn.IsLocked(err) {
+			t.separate(es)
+			continue
+		}
 		if !t.complete(es, t.b.asClosed(err)) {
 			attempt = 0
 			continue
@@ -177,6 +182,9 @@ func (t *batcher[T]) takePending() []*entry[T] {
 		return nil
 	}
 	n := min(len(t.pending), maxBatch)
+	if i := slices.IndexFunc(t.pending[:n], func(e *entry[T]) bool { return e.alone }); i >= 0 {
+		n = max(i, 1)
+	}
 	if t.size != nil {
 		bytes := t.size(t.pending[0])
 		for i := 1; i < n; i++ {
@@ -203,6 +211,17 @@ func (t *batcher[T]) begin(es []*entry[T]) []*entry[T] {
 		}
 	}
 	return live
+}
+
+// separate makes es pending again, in front, each for a transaction of its own: one of them waits
+// for a lock that another transaction holds. It takes t.mu.
+func (t *batcher[T]) separate(es []*entry[T]) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, e := range es {
+		e.inFlight, e.alone = false, true
+	}
+	t.pending = append(es, t.pending...)
 }
 
 // setIdle records that no entry is pending or in progress, and wakes the callers of flush. Call it

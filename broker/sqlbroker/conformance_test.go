@@ -101,9 +101,30 @@ func TestConformancePostgres(t *testing.T) {
 	t.Parallel()
 	srv := testserver.RequirePostgres(t)
 	brokertest.Run(t, func(c testing.TB) *brokertest.Harness {
-		h := postgresHarness(c, srv, 0)
+		h := postgresHarness(c, srv, srv.URL(), 0)
 		h.Report = "../../docs/capabilities/broker-postgres.json"
 		return h
+	})
+}
+
+// TestConformancePgBouncer runs the suite through PgBouncer: with polling, and with a direct
+// connection for notifications.
+func TestConformancePgBouncer(t *testing.T) {
+	t.Parallel()
+	srv := testserver.OwnPostgres(t, testserver.PostgresConfig{})
+	pooler := testserver.OwnPgBouncer(t, srv)
+	t.Run("polled", func(t *testing.T) {
+		testserver.Thorough(t)
+		brokertest.Run(t, func(c testing.TB) *brokertest.Harness { return postgresHarness(c, srv, pooler.Polled(srv.URL()), 0) })
+	})
+	t.Run("listened", func(t *testing.T) {
+		brokertest.Run(t, func(c testing.TB) *brokertest.Harness {
+			area := strings.Split(c.Name(), "/")[2]
+			if !slices.Contains([]string{"batch", "retry", "settle", "transaction"}, area) {
+				testserver.Thorough(c) // these have all kinds of statements
+			}
+			return postgresHarness(c, srv, pooler.Listened(srv.URL()), 0)
+		})
 	})
 }
 
@@ -157,7 +178,7 @@ func TestConformanceShortLease(t *testing.T) {
 		if area == "fault" {
 			testserver.Thorough(c)
 		}
-		return postgresHarness(c, srv, shortLease)
+		return postgresHarness(c, srv, srv.URL(), shortLease)
 	})
 }
 
@@ -170,14 +191,15 @@ func leases(t testing.TB) time.Duration {
 	return 30 * time.Second
 }
 
-// postgresHarness returns a Harness whose Brokers each reach the server through a separate relay.
-// If lease is not 0, cuts last longer than it.
-func postgresHarness(t testing.TB, srv *testserver.Postgres, lease time.Duration) *brokertest.Harness {
+// postgresHarness returns a Harness whose Brokers each reach the server at a URL through a relay of
+// their own. If lease is not 0, cuts last longer than it.
+func postgresHarness(t testing.TB, srv *testserver.Postgres, at string, lease time.Duration) *brokertest.Harness {
 	var (
 		mu     sync.Mutex
 		relays = make(map[broker.Broker]*testserver.Relay)
-		spare  = testserver.NewRelay(t, srv.Addr()) // created before the case starts to count goroutines
-		down   bool
+		// created before the case starts to count goroutines
+		spare = testserver.NewRelay(t, sqltest.Addr(t, at))
+		down  bool
 	)
 	ns := testserver.Namespace()
 	of := func(b broker.Broker) *testserver.Relay {
@@ -199,15 +221,15 @@ func postgresHarness(t testing.TB, srv *testserver.Postgres, lease time.Duration
 			defer mu.Unlock()
 			line := spare
 			if spare = nil; line == nil {
-				line = testserver.NewRelay(t, srv.Addr())
+				line = testserver.NewRelay(t, sqltest.Addr(t, at))
 			}
 			line.SetDown(down)
-			b := owning(t, config(t, line.URL(srv.URL())+"&pool_max_conns=4", ns))
+			b := owning(t, config(t, line.URL(at)+"&pool_max_conns=4", ns))
 			relays[b] = line
 			return b
 		},
 		Bounded: func(t testing.TB, most int, age time.Duration) broker.Broker {
-			cfg := config(t, srv.URL(), ns)
+			cfg := config(t, at, ns)
 			cfg.DeadMax, cfg.DeadTTL = most, age
 			return owning(t, cfg)
 		},
@@ -239,7 +261,7 @@ func postgresHarness(t testing.TB, srv *testserver.Postgres, lease time.Duration
 			all(true)
 			return func() { all(false) }
 		},
-		Begin:       begin(srv.URL()),
+		Begin:       begin(at),
 		Foreign:     foreign(t),
 		Secret:      srv.Password(),
 		Promises:    promises,

@@ -37,6 +37,7 @@ type delivery struct {
 	next    chan struct{} // closed when the current settlement ends; nil: no waiter
 	maybe   kind          // a settlement of this kind may have been executed; 0: none
 	inTx    bool          // a transaction of AckTx may be open or committed
+	xact    string        // the id of that transaction on PostgreSQL, if AckTx has succeeded
 }
 
 // key returns the columns that identify the delivery in the database.

@@ -104,6 +104,7 @@ func (b *Broker) PublishAt(ctx context.Context, queue string, m *broker.Message,
 //   - The queue does not exist: ErrNoQueue.
 //   - ctx has ended or ends before the message is sent: ErrUnavailable.
 //   - ctx ends after that, or the answer is lost: ErrIndeterminate.
+//   - A transaction that is open has stored a message with the same id: ErrUnavailable.
 //   - The disk is full: ErrBlocked.
 //   - The Broker is closed: ErrClosed.
 func (b *Broker) publish(ctx context.Context, o broker.Outgoing) error {
@@ -176,7 +177,11 @@ func oneStatement[T any]([]*entry[T]) bool { return true }
 // insert stores the messages es and notifies the consumers of their queues after the commit. A
 // message with the same id and generation as a stored one is dropped. Returns errors of the
 // database. It is the send function of the batcher of published messages.
+//
+// A message whose id an open transaction of a caller has stored waits for its end. The others must
+// not wait with it.
 func (b *Broker) insert(ctx context.Context, tx *sqlconn.Tx, es []*entry[row]) error {
+	tx.Hasty(true)
 	rows := make([][]any, len(es))
 	topics := make(map[*queue]bool)
 	for i, e := range es {

@@ -31,9 +31,12 @@ type texts struct {
 	// of claimed.
 	recover string
 
-	ack     string
-	ackOne  string // $1 to $4 as of ack, not as arrays
-	tokenOf string // $1 queue, $2 id, $3 generation. It returns the token.
+	ack string
+	// ackOne: $1 to $4 as of ack, not as arrays. It returns the id of the transaction, or no row.
+	ackOne string
+	// tokenOf: $1 queue, $2 id, $3 generation, $4 the id of a transaction, or "". It returns the
+	// token or null, and 1 if the transaction was rolled back.
+	tokenOf string
 	release string // $5 delay, $6 what to subtract from the deliveries
 	renew   string // $5 lease
 	// retry: $5 and so on the columns of insert. For SQLite it is ack and insert.
@@ -119,8 +122,8 @@ func newTexts(d sqlconn.Dialect) *texts {
 		addQueue: `INSERT INTO swarmiji_queue (namespace, name, levels) VALUES ($1, $2, $3) ON CONFLICT (namespace, name) DO NOTHING`,
 		queue:    `SELECT id, levels FROM swarmiji_queue WHERE namespace = $1 AND name = $2`,
 		clock:    `SELECT ` + now,
-		ackOne:   `DELETE FROM swarmiji_message` + ofRow,
-		tokenOf:  `SELECT token FROM swarmiji_message WHERE queue = $1 AND id = $2 AND generation = $3`,
+		ackOne:   `DELETE FROM swarmiji_message` + ofRow + ` RETURNING ''`,
+		tokenOf:  `SELECT (SELECT token FROM swarmiji_message WHERE queue = $1 AND id = $2 AND generation = $3), 0 WHERE $4 = ''`,
 		recover: `SELECT ` + claimed + ` FROM swarmiji_message AS m WHERE (m.queue, m.id, m.generation) IN (
 				SELECT r.queue, r.id, r.generation FROM (SELECT queue, id, generation, token FROM swarmiji_message
 					WHERE queue = $1 AND due <= ` + once + ` ORDER BY level, due, seq LIMIT $3) AS r WHERE r.token = $2)
@@ -215,6 +218,12 @@ func (t *texts) forPostgres(now, once string) {
 		SELECT (SELECT min(d.due) FROM unnest($2::bigint[]) AS l(level) CROSS JOIN LATERAL (SELECT m.due FROM swarmiji_message AS m
 				WHERE m.queue = $1 AND m.level = l.level AND m.due > (SELECT t FROM c) ORDER BY m.due LIMIT 1) AS d) - c.t, c.t, ` + claimed + `
 		FROM c LEFT JOIN m ON true`
+	t.ackOne = `DELETE FROM swarmiji_message` + ofRow + ` RETURNING CAST(pg_current_xact_id() AS text)`
+	// After a failover the id may be one of the future, which pg_xact_status refuses.
+	t.tokenOf = `SELECT (SELECT token FROM swarmiji_message WHERE queue = $1 AND id = $2 AND generation = $3),
+		CASE WHEN x.id IS NULL THEN 0 WHEN x.id >= pg_snapshot_xmax(pg_current_snapshot()) THEN 1
+			WHEN pg_xact_status(x.id) = 'aborted' THEN 1 ELSE 0 END
+		FROM (SELECT CAST(nullif(CAST($4 AS text), '') AS xid8) AS id) AS x`
 	t.ack = `DELETE FROM swarmiji_message AS m USING ` + key + ` WHERE ` + ofKey + ` RETURNING k.n`
 	t.release = `UPDATE swarmiji_message AS m SET leased = 0, token = 0, deliveries = m.deliveries - k.back,
 			due = CASE WHEN k.after > 0 THEN ` + now + ` + k.after ELSE m.due END
@@ -250,7 +259,7 @@ func (t *texts) forSQLite(now, once string) {
 		RETURNING ` + strings.ReplaceAll(claimed, "m.", "")
 	t.next = `SELECT ` + free + ` - ` + once + ` FROM swarmiji_message WHERE queue = $1 AND level = $2
 		ORDER BY ` + free + `, seq LIMIT 1`
-	t.ack = t.ackOne
+	t.ack = `DELETE FROM swarmiji_message` + ofRow
 	t.release = `UPDATE swarmiji_message SET leased = 0, token = 0, deliveries = deliveries - $6,
 		due = CASE WHEN $5 > 0 THEN ` + now + ` + $5 ELSE due END` + ofRow
 	t.renew = `UPDATE swarmiji_message SET leased = ` + now + ` + $5` + ofRow

@@ -29,21 +29,26 @@ func (d *delivery) AckTx(ctx context.Context, t tx.Tx) error {
 	if err != nil {
 		return err
 	}
-	var gone int64
-	err = d.sub.b.conn.Join(ctx, t, d.sub.b.ready, ackRights, func(ctx context.Context, j *sqlconn.Tx) (err error) {
-		gone, err = j.Exec(ctx, d.sub.b.text.ackOne, d.key()...)
+	gone, xact := true, ""
+	err = d.sub.b.conn.Join(ctx, t, d.sub.b.ready, ackRights, func(ctx context.Context, j *sqlconn.Tx) error {
+		err := j.Row(ctx, d.sub.b.text.ackOne, d.key()...).Scan(&xact)
+		if gone = !errors.Is(err, sqlconn.ErrNoRows); !gone {
+			return nil
+		}
 		return err
 	})
-	switch {
-	case err != nil:
+	if err != nil {
 		return wrap(err, inTransaction, d.sub.q.name)
-	case gone > 0:
+	}
+	d.sub.mu.Lock()
+	defer d.sub.mu.Unlock()
+	switch {
+	case gone:
+		d.xact = xact
 		return nil
 	case again: // SQLite: the earlier transaction is this one, or has committed
 		return d.wrapErr(inTransaction, broker.ErrSettled)
 	}
-	d.sub.mu.Lock()
-	defer d.sub.mu.Unlock()
 	d.inTx = false
 	return d.wrapErr(inTransaction, broker.ErrLeaseLost)
 }
@@ -89,13 +94,15 @@ var errOpenTx = errors.New("the transaction that acknowledges the message has no
 
 // Settled implements [broker.TxAcker]. A message that is still there is one of these: its
 // transaction was rolled back, and the renewal of its lease succeeds; or its transaction is open.
-// On SQLite the renewal waits for the end of an open transaction. It takes the subscription's
-// mutex, but does not hold it while it waits.
+// On SQLite the renewal waits for the end of an open transaction. A message that is gone was
+// acknowledged by its transaction, unless PostgreSQL knows that this was rolled back: then another
+// consumer has settled the message. It takes the subscription's mutex, but does not hold it while
+// it waits.
 func (d *delivery) Settled(ctx context.Context) (bool, error) {
 	const what = "look for the end of a transaction in"
 	s := d.sub
 	s.mu.Lock()
-	state, inTx, lost := d.state, d.inTx, d.gone
+	state, inTx, lost, xact := d.state, d.inTx, d.gone, d.xact
 	s.mu.Unlock()
 	switch {
 	case state == settled:
@@ -105,19 +112,16 @@ func (d *delivery) Settled(ctx context.Context) (bool, error) {
 	case !inTx:
 		return false, nil
 	}
-	token, found := int64(0), true
+	var token *int64 // nil: the message is gone
+	var aborted int
 	err := s.b.view(ctx, func(ctx context.Context, t *sqlconn.Tx) error {
-		err := t.Row(ctx, s.b.text.tokenOf, d.key()[:3]...).Scan(&token)
-		if found = !errors.Is(err, sqlconn.ErrNoRows); !found {
-			return nil
-		}
-		return err
+		return t.Row(ctx, s.b.text.tokenOf, append(d.key()[:3], xact)...).Scan(&token, &aborted)
 	})
 	if err != nil {
 		return false, wrap(err, what, s.q.name)
 	}
 	renewed := false
-	if found && token == d.token {
+	if token != nil && *token == d.token {
 		hit, err := s.renewNow(ctx, []*delivery{d})
 		if err != nil {
 			return false, wrap(err, what, s.q.name)
@@ -130,7 +134,7 @@ func (d *delivery) Settled(ctx context.Context) (bool, error) {
 	defer s.mu.Unlock()
 	d.inTx = false
 	switch {
-	case !found:
+	case token == nil && aborted == 0:
 		s.finished(d)
 		return true, nil
 	case renewed:

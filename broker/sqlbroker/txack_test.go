@@ -147,6 +147,32 @@ func TestAckTxLost(t *testing.T) {
 	}
 }
 
+// TestAckTxSettledByOthers shows that a message that another consumer has settled after a rollback
+// does not count as acknowledged by the transaction.
+func TestAckTxSettledByOthers(t *testing.T) {
+	t.Parallel()
+	url, ctx := testserver.RequirePostgres(t).URL(), testwait.Long(t)
+	ds, other := held(t, url, time.Minute, "settled-"+testserver.Namespace())
+	own := sqltest.Begin(t, url)
+	if err := txAcker(t, ds[0]).AckTx(ctx, own.Tx); err != nil {
+		t.Fatal(err)
+	}
+	s := subscribed(ctx, t, other, "q", 1)
+	if err := own.Rollback(); err != nil {
+		t.Fatal(err)
+	}
+	db := sqltest.OpenSQL(t, url) // as if the lease had ended during the transaction
+	if _, err := db.ExecContext(ctx, "UPDATE swarmiji_message SET leased = 0 WHERE id = $1", ds[0].Message().ID); err != nil {
+		t.Fatal(err)
+	}
+	if err := broker.AckSync(ctx, received(ctx, t, s)); err != nil {
+		t.Fatal(err)
+	}
+	if gone, err := txAcker(t, ds[0]).Settled(ctx); !errors.Is(err, broker.ErrLeaseLost) {
+		t.Errorf("Settled: %v, %v; want ErrLeaseLost", gone, err)
+	}
+}
+
 // TestAckTxSerializable shows that AckTx fails in a transaction with a snapshot from before a
 // renewal of the lease. Its error is that for which such transactions are repeated.
 func TestAckTxSerializable(t *testing.T) {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 func (a *app) doctorCmd() *cobra.Command {
 	var t target
 	var strict bool
+	var box string
 	cmd := &cobra.Command{
 		Use:   "doctor [QUEUE...]",
 		Short: "Check a set-up for problems",
@@ -24,14 +26,17 @@ func (a *app) doctorCmd() *cobra.Command {
 			"  - The queues are set up correctly, and tasks in them have consumers. It checks the named\n" +
 			"    queues, those of the consumers that answer or send heartbeats, and \"default\".\n" +
 			"  - The clocks of the consumers agree with the clock of this machine.\n" +
-			"  - No handlers run beyond their hard time limit.\n\n" +
+			"  - No handlers run beyond their hard time limit.\n" +
+			"  - With --outbox, relays run, and no message of the outbox is late, failing or dead.\n\n" +
 			"Exit status: 1 after a failed check, or 4 if a server cannot be reached. Warnings leave it 0, or with --strict\n" +
 			"make it 1.",
 		Example: "  swarmiji doctor\n" +
-			"  swarmiji doctor reports mails -o json",
-		RunE: func(cmd *cobra.Command, args []string) error { return a.doctor(cmd.Context(), args, &t, strict) },
+			"  swarmiji doctor reports mails -o json\n" +
+			"  swarmiji doctor --outbox postgres://user:password@host/shop",
+		RunE: func(cmd *cobra.Command, args []string) error { return a.doctor(cmd.Context(), args, &t, box, strict) },
 	}
 	t.listen(cmd)
+	cmd.Flags().StringVar(&box, "outbox", "", "`URL` of the database that holds an outbox; default: $SWARMIJI_OUTBOX")
 	cmd.Flags().BoolVar(&strict, "strict", false, "exit with status 1 after a warning")
 	return cmd
 }
@@ -56,7 +61,7 @@ var errUnreachable = fmt.Errorf("%w: a server cannot be reached or refuses acces
 // errWarnings reports warnings, with --strict. They are already printed.
 var errWarnings = errors.New("there are warnings")
 
-func (a *app) doctor(ctx context.Context, queues []string, t *target, strict bool) error {
+func (a *app) doctor(ctx context.Context, queues []string, t *target, box string, strict bool) error {
 	if err := t.check(); err != nil {
 		return err
 	}
@@ -74,6 +79,11 @@ func (a *app) doctor(ctx context.Context, queues []string, t *target, strict boo
 	}
 	if err != nil {
 		f.list = append(f.list, inspect.Finding{Check: "servers", Outcome: inspect.Failed, Detail: err.Error(), Code: inspect.CodeOf(err)})
+	}
+	if box = cmp.Or(box, a.getenv("SWARMIJI_OUTBOX")); box != "" {
+		if err := a.checkOutbox(ctx, box, &f); err != nil {
+			return err
+		}
 	}
 	for _, line := range log.taken() {
 		f.warn("log", "%s", line)

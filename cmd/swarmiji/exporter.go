@@ -6,14 +6,13 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"net/http"
-	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/capability"
+	"github.com/swarmiji/swarmiji/cmd/swarmiji/internal/exporter"
 	"github.com/swarmiji/swarmiji/open"
 	"github.com/swarmiji/swarmiji/task"
 )
@@ -62,10 +61,10 @@ func (a *app) export(ctx context.Context, names []string, listen string, refresh
 		if !ok {
 			return fmt.Errorf("this broker does not tell what waits: %w", broker.ErrUnsupported)
 		}
-		w := &queueWatch{inspector: inspector, names: names, refresh: refresh, timeout: a.timeout, logger: logger}
+		w := &exporter.Exporter{Inspector: inspector, Names: names, Refresh: refresh, Timeout: a.timeout, Logger: logger}
 		if len(names) == 0 {
-			w.list = func(ctx context.Context) ([]string, error) { return broker.Queues(ctx, s.Broker) }
-			if _, err := w.queues(ctx); errors.Is(err, broker.ErrUnsupported) {
+			w.List = func(ctx context.Context) ([]string, error) { return broker.Queues(ctx, s.Broker) }
+			if _, err := w.Queues(ctx); errors.Is(err, broker.ErrUnsupported) {
 				return fmt.Errorf("%w: %w", errUsage, err)
 			}
 		}
@@ -76,45 +75,6 @@ func (a *app) export(ctx context.Context, names []string, listen string, refresh
 		if _, err := fmt.Fprintf(a.stdout, "metrics at %s\n", ln.Addr()); err != nil {
 			return errors.Join(err, ln.Close())
 		}
-		return serveHTTP(ctx, ln, w.handler())
+		return w.Serve(ctx, ln, closeTime)
 	})
-}
-
-// serveHTTP serves h until ctx ends. Then it waits for the requests in progress, for closeTime at
-// most. It closes ln.
-func serveHTTP(ctx context.Context, ln net.Listener, h http.Handler) error {
-	server := &http.Server{Handler: h, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: 2 * time.Minute}
-	closed := make(chan error, 1)
-	end := context.AfterFunc(ctx, func() {
-		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTime)
-		defer cancel()
-		closed <- server.Shutdown(closing)
-	})
-	err := server.Serve(ln)
-	if end() { // ctx has not ended: the listener failed
-		return err
-	}
-	return <-closed
-}
-
-// handler serves /metrics.
-func (w *queueWatch) handler() http.Handler {
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET /metrics", func(rw http.ResponseWriter, r *http.Request) {
-		rw.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
-		_, _ = rw.Write(w.page(r.Context())) // the client may be gone
-	})
-	return mux
-}
-
-// maxExported limits the number of queues, because each is a label.
-const maxExported = 1000
-
-// bounded returns the first maxExported names, sorted, and how many others there are.
-func bounded(names []string) (shown []string, left int) {
-	names = slices.Clone(names)
-	slices.Sort(names)
-	names = slices.Compact(names)
-	n := min(len(names), maxExported)
-	return names[:n], len(names) - n
 }

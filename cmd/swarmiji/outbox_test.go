@@ -6,8 +6,10 @@ import (
 	"encoding/json"
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -106,6 +108,46 @@ func TestOutbox(t *testing.T) {
 	got.Oldest = ""
 	if diff := cmp.Diff(outboxOutput{Waiting: 1}, got); diff != "" {
 		t.Errorf("outbox show:\n%s", diff)
+	}
+}
+
+// TestDoctorOutbox shows the findings of the doctor for each state of an outbox.
+func TestDoctorOutbox(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		stats outbox.Stats
+		says  []string
+	}{
+		"fine":        {outbox.Stats{Waiting: 3, Oldest: time.Second, Relays: 2}, []string{"ok 3 waiting, 2 relays"}},
+		"no relay":    {outbox.Stats{}, []string{"warning no relay runs; start 'swarmiji relay'"}},
+		"none, waits": {outbox.Stats{Waiting: 3, Oldest: time.Hour}, []string{"warning no relay runs, and 3 messages wait, the oldest for 1h0m0s; start"}},
+		"late":        {outbox.Stats{Waiting: 3, Oldest: time.Hour, Relays: 2}, []string{"warning 3 messages wait, the oldest for 1h0m0s, although 2 relays run"}},
+		"several": {
+			outbox.Stats{Waiting: 3, Failing: 2, Reason: "no such queue", Dead: 4, Relays: 1},
+			[]string{"warning 2 messages fail and are tried again: no such queue", "warning has 4 dead messages: swarmiji outbox dead"},
+		},
+	} {
+		var f findings
+		checkStats(&f, c.stats)
+		var got []string
+		for _, one := range f.list {
+			got = append(got, string(one.Outcome)+" "+one.Detail)
+		}
+		if !slices.EqualFunc(got, c.says, strings.HasPrefix) {
+			t.Errorf("%s: %q, want %q", name, got, c.says)
+		}
+	}
+	b, ctx := newBoxed(t, ""), testwait.Long(t)
+	args := []string{"doctor", "--collect", "50ms", "--timeout", patience.String(), "--broker", "sqlite://" + filepath.Join(t.TempDir(), "broker.db")}
+	status, stdout, stderr := b.command(ctx, args...)
+	want(t, stdout, `^outbox +warning +no relay runs, and 2 messages wait`)
+	if status != exitOK {
+		t.Errorf("status %d, %s%s", status, stdout, stderr)
+	}
+	for url, want := range map[string]int{"redis://h": exitUsage, "sqlite:///none/app.db": exitUnreachable} {
+		if status, stdout, stderr := b.command(ctx, append(args, "--outbox", url)...); status != want {
+			t.Errorf("--outbox %s: status %d, want %d: %s%s", url, status, want, stdout, stderr)
+		}
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/cmd/swarmiji/internal/helptext"
 	"github.com/swarmiji/swarmiji/open"
 	_ "github.com/swarmiji/swarmiji/open/all"
 )
@@ -128,7 +129,7 @@ func (a *app) root() *cobra.Command {
 		a.pingCmd(), a.statsCmd(), a.scaleCmd(), a.pauseCmd(), a.resumeCmd(), a.rateLimitCmd(), a.shutdownCmd(),
 		a.auditCmd(), a.contextCmd(), a.versionCmd(), a.completionCmd(root),
 	)
-	wrapHelp(root)
+	helptext.Wrap(root)
 	return root
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/swarmiji/swarmiji/cmd/swarmiji/internal/taskview"
 	"github.com/swarmiji/swarmiji/history"
 	"github.com/swarmiji/swarmiji/open"
 )
@@ -54,8 +55,10 @@ func (a *app) taskListCmd(url *string) *cobra.Command {
 			"It prints at most --limit tasks. If there are more, a line on the standard error says with which --after to\n" +
 			"continue. It changes nothing; no matching tasks are not an error.\n\n" +
 			"A term is a field, an operator and a value; a - before it negates it (write -- before such a query):\n" +
-			"  state:failed,retrying   pending received started awaiting retrying succeeded failed dead revoked expired\n" +
-			"  name:mail.* queue:a,b   also id node root parent group class header.KEY; * at the end stands for any text\n" +
+			"  state:failed,retrying   pending received started awaiting retrying succeeded failed dead\n" +
+			"                          revoked expired\n" +
+			"  name:mail.* queue:a,b   also id node root parent group class header.KEY; a * at the end\n" +
+			"                          stands for any text\n" +
 			"  error~\"no host\"         the error contains it\n" +
 			"  wait>5s run<2m          wait before the last start, run time of the last attempt; attempts>3\n" +
 			"  since:2h before:14:30   by the last change; also 2006-01-02T15:04:05Z\n\n" +
@@ -118,7 +121,7 @@ func (a *app) taskList(ctx context.Context, s open.HistoryStore, q history.Query
 	t := &table{head: []string{"ID", "NAME", "QUEUE", "STATE", "CHANGED", "ATTEMPTS", "WAIT", "RUN", "ERROR"}}
 	for i := range p.Records {
 		r := &p.Records[i]
-		t.add(string(r.ID), r.Name, r.Queue, stateOf(r), r.Changed, r.Attempts, spent(r.Wait), spent(r.Run), cut(r.Error))
+		t.add(string(r.ID), r.Name, r.Queue, taskview.State(r), r.Changed, r.Attempts, taskview.Lasted(r.Wait), taskview.Lasted(r.Run), cut(r.Error))
 	}
 	if err := a.show(p, t); err != nil || a.output == "json" {
 		return err
@@ -133,20 +136,4 @@ func (a *app) taskList(ctx context.Context, s open.HistoryStore, q history.Query
 		a.say("there are more: --after %s", p.Next)
 	}
 	return nil
-}
-
-// stateOf returns the state of a record for people.
-func stateOf(r *history.Record) string {
-	if r.DeadLetter {
-		return history.StateDead
-	}
-	return string(r.State)
-}
-
-// spent returns a duration for people, "" for an unknown one.
-func spent(d time.Duration) string {
-	if d < 0 {
-		return ""
-	}
-	return d.Round(time.Millisecond).String()
 }

@@ -4,12 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/swarmiji/swarmiji/cmd/swarmiji/internal/taskview"
 	"github.com/swarmiji/swarmiji/history"
 	"github.com/swarmiji/swarmiji/open"
 	"github.com/swarmiji/swarmiji/task"
@@ -45,7 +43,7 @@ func (a *app) taskShowCmd(url *string) *cobra.Command {
 				case a.output == "json":
 					return a.json(&r)
 				}
-				return errors.Join(a.show(nil, factsTable(&r)), a.blankLine(), a.show(nil, timelineTable(&r)), a.showStack(&r))
+				return a.showTask(&r)
 			})
 		},
 	}
@@ -53,102 +51,21 @@ func (a *app) taskShowCmd(url *string) *cobra.Command {
 	return cmd
 }
 
-// blankLine prints an empty line.
-func (a *app) blankLine() error {
-	_, err := fmt.Fprintln(a.stdout)
+// showTask prints a record, its timeline and the stack of its last error.
+func (a *app) showTask(r *history.Record) error {
+	facts, timeline := &table{head: []string{"TASK", string(r.ID)}}, &table{head: taskview.Head()}
+	for _, row := range taskview.Facts(r) {
+		facts.add(row[0], row[1])
+	}
+	for _, row := range taskview.Timeline(r) {
+		timeline.add(row...)
+	}
+	err := a.show(nil, facts)
+	_, blank := fmt.Fprintln(a.stdout)
+	err = errors.Join(err, blank, a.show(nil, timeline))
+	if r.Stack != "" {
+		_, failed := fmt.Fprintln(a.stdout, "\n"+taskview.Stack(r))
+		err = errors.Join(err, failed)
+	}
 	return err
-}
-
-// showStack prints the stack of the last error.
-func (a *app) showStack(r *history.Record) error {
-	if r.Stack == "" {
-		return nil
-	}
-	lines := strings.Split(strings.TrimSpace(r.Stack), "\n")
-	for i := range lines {
-		lines[i] = visible(strings.ReplaceAll(lines[i], "\t", "    "))
-	}
-	_, err := fmt.Fprintf(a.stdout, "\n%s\n", strings.Join(lines, "\n"))
-	return err
-}
-
-// factsTable returns the fields of a record that are not empty.
-func factsTable(r *history.Record) *table {
-	t := &table{head: []string{"TASK", string(r.ID)}}
-	add := func(name, text string) {
-		if text != "" {
-			t.add(name, text)
-		}
-	}
-	number := func(n int) string {
-		if n == 0 {
-			return ""
-		}
-		return fmt.Sprint(n)
-	}
-	add("name", r.Name)
-	add("queue", r.Queue)
-	add("state", stateOf(r))
-	add("node", r.Node)
-	add("attempts", number(r.Attempts))
-	add("requeued", number(r.Life))
-	add("wait", spent(r.Wait))
-	add("run", spent(r.Run))
-	add("parent", string(r.Parent))
-	add("root", string(r.Root))
-	add("group", string(r.Group))
-	keys := make([]string, 0, len(r.Headers))
-	for k := range r.Headers {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	for _, k := range keys {
-		add("header."+k, r.Headers[k])
-	}
-	add("args", r.Args)
-	add("result", r.Result)
-	if p := r.Progress; p != nil {
-		add("progress", strings.TrimSpace(fmt.Sprintf("%d of %d %s", p.Done, p.Total, p.Note)))
-	}
-	add("class", r.Class)
-	add("error", r.Error)
-	return t
-}
-
-// timelineTable returns the timeline of a record.
-func timelineTable(r *history.Record) *table {
-	t := &table{head: []string{"TIME", "AFTER", "EVENT", "ATTEMPT", "NODE", "DETAIL"}}
-	for i := range r.Timeline {
-		e := &r.Timeline[i]
-		attempt := fmt.Sprint(e.Attempt)
-		if e.Life > 0 {
-			attempt += fmt.Sprintf(" of life %d", e.Life+1)
-		}
-		t.add(e.Time, spent(e.Time.Sub(r.Timeline[0].Time)), string(e.Kind), attempt, e.Node, detail(e))
-	}
-	return t
-}
-
-// detail returns what an entry tells beside its kind.
-func detail(e *history.Entry) string {
-	var parts []string
-	if e.Queue != "" {
-		parts = append(parts, "queue "+e.Queue)
-	}
-	if !e.Due.IsZero() {
-		parts = append(parts, "not before "+cell(e.Due))
-	}
-	if e.Run > 0 {
-		parts = append(parts, "ran "+e.Run.Round(time.Microsecond).String())
-	}
-	if e.Kind == history.KindProgress {
-		parts = append(parts, strings.TrimSpace(fmt.Sprintf("%d of %d %s", e.Done, e.Total, e.Note)))
-	}
-	if e.DeadLetter {
-		parts = append(parts, "dead-lettered")
-	}
-	if e.Error != "" {
-		parts = append(parts, cut(strings.TrimSpace(e.Class+" "+e.Error)))
-	}
-	return strings.Join(parts, ", ")
 }

@@ -51,8 +51,9 @@ func (a *app) workflowCancelCmd() *cobra.Command {
 			"canceled workflow cannot be retried.\n\n" +
 			"Exit status: 4 if no running consumer has a list of revocations; the cancel is stored nevertheless, and\n" +
 			"consumers that start later obey it.",
-		Example: "  swarmiji workflow cancel report-2026-10",
-		Args:    cobra.ExactArgs(1),
+		Example: "  swarmiji workflow cancel report-2026-10\n" +
+			"  swarmiji workflow cancel report-2026-10 --within 24h -o json",
+		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var o revoke.Options
 			if within < 0 {
@@ -104,8 +105,9 @@ func (a *app) workflowRetryCmd() *cobra.Command {
 			"Letters that cannot be retried stay. The reasons are printed, and the exit status is 1. It is also 1 if the\n" +
 			"workflow has no dead letter in these queues, or was canceled. It is safe to repeat the command. --timeout\n" +
 			"limits only the connecting.",
-		Example: "  swarmiji workflow retry report-2026-10 --queue reports --queue mail",
-		Args:    cobra.ExactArgs(1),
+		Example: "  swarmiji workflow retry report-2026-10 --queue reports --queue mail\n" +
+			"  swarmiji workflow retry report-2026-10 --queue reports -o json",
+		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(queues) == 0 {
 				return fmt.Errorf("%w: --queue is empty", errUsage)

@@ -57,6 +57,9 @@ func (a *app) workflowShowCmd() *cobra.Command {
 			"  swarmiji workflow show report-2026-10 -o json",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := task.ID(args[0]).Check(); err != nil {
+				return err
+			}
 			sealer, err := a.sealer()
 			if err != nil {
 				return err

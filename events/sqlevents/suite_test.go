@@ -89,7 +89,30 @@ func TestBus(t *testing.T) {
 
 func TestBusPostgres(t *testing.T) {
 	srv := testserver.OwnPostgres(t, testserver.PostgresConfig{})
-	eventstest.Run(t, func(t testing.TB) *eventstest.Harness { return postgresHarness(t, srv) })
+	eventstest.Run(t, func(t testing.TB) *eventstest.Harness {
+		h := postgresHarness(t, srv, srv.URL())
+		h.Report = "../../docs/capabilities/events-postgres.json"
+		return h
+	})
+}
+
+// TestBusPgBouncer runs the suite through PgBouncer: with polling, and with a direct connection for
+// notifications.
+func TestBusPgBouncer(t *testing.T) {
+	testserver.Thorough(t)
+	srv := testserver.OwnPostgres(t, testserver.PostgresConfig{})
+	pooler := testserver.OwnPgBouncer(t, srv)
+	for name, at := range map[string]string{"polled": pooler.Polled(srv.URL()), "listened": pooler.Listened(srv.URL())} {
+		t.Run(name, func(t *testing.T) {
+			eventstest.Run(t, func(t testing.TB) *eventstest.Harness {
+				h := postgresHarness(t, srv, at)
+				if name == "polled" {
+					h.Quiet = 1500 * time.Millisecond // longer than the longest poll
+				}
+				return h
+			})
+		})
+	}
 }
 
 func BenchmarkBus(b *testing.B) {
@@ -113,8 +136,9 @@ func fileHarness(url string) *eventstest.Harness {
 	}
 }
 
-// postgresHarness returns a harness whose buses each reach the server through their own relay.
-func postgresHarness(t testing.TB, srv *testserver.Postgres) *eventstest.Harness {
+// postgresHarness returns a harness whose buses each reach the server at a URL through their own
+// relay.
+func postgresHarness(t testing.TB, srv *testserver.Postgres, at string) *eventstest.Harness {
 	var (
 		mu     sync.Mutex
 		relays = make(map[events.EventBus]*testserver.Relay)
@@ -122,7 +146,7 @@ func postgresHarness(t testing.TB, srv *testserver.Postgres) *eventstest.Harness
 		down   bool
 	)
 	for range 2 {
-		spare = append(spare, testserver.NewRelay(t, srv.Addr()))
+		spare = append(spare, testserver.NewRelay(t, sqltest.Addr(t, at)))
 	}
 	ns := testserver.Namespace()
 	bus := func(t testing.TB, r events.Retention) events.EventBus {
@@ -132,10 +156,10 @@ func postgresHarness(t testing.TB, srv *testserver.Postgres) *eventstest.Harness
 		if n := len(spare); n > 0 {
 			line, spare = spare[n-1], spare[:n-1]
 		} else {
-			line = testserver.NewRelay(t, srv.Addr())
+			line = testserver.NewRelay(t, sqltest.Addr(t, at))
 		}
 		line.SetDown(down)
-		c := config(t, line.URL(srv.URL())+"&pool_max_conns=4", ns)
+		c := config(t, line.URL(at)+"&pool_max_conns=4", ns)
 		c.Retain = r
 		b := owning(t, c)
 		relays[b] = line
@@ -172,6 +196,5 @@ func postgresHarness(t testing.TB, srv *testserver.Postgres) *eventstest.Harness
 		Secret: srv.Password(),
 		Buffer: buffer,
 		Quiet:  400 * time.Millisecond,
-		Report: "../../docs/capabilities/events-postgres.json",
 	}
 }

@@ -72,8 +72,8 @@ func anyQuery() *rapid.Generator[string] {
 	})
 }
 
-// testModel records random events in any order and in batches of any size, some of them twice, and
-// compares what the store then has with the model.
+// testModel records random events in any order and in batches of any size, some of them twice. It
+// compares the store with the model.
 func testModel(w *world) {
 	rapid.Check(w.T, func(t *rapid.T) {
 		s := w.open(w.T)(w.T)
@@ -155,8 +155,8 @@ func (m *model) compareQuery(t *rapid.T, w *world, s history.Store) {
 	}
 }
 
-// compareCounts compares the counts by minute and kind. Queue, name and wait of a count are what was
-// known when its entry came.
+// compareCounts compares the counts by minute and kind. Queue, name and wait of a count depend on
+// the order of the events.
 func (m *model) compareCounts(t *rapid.T, w *world, s history.Store) {
 	type key struct {
 		minute int64

@@ -1,6 +1,5 @@
-// Package memhistory keeps a history of tasks in the memory of one process, for tests, for programs
-// of one process, and to try the query language. It is bounded, and forgets everything when the
-// process ends.
+// Package memhistory keeps a history of tasks in the memory of one process. It serves tests and
+// programs of one process. It is bounded, and ends with its process.
 package memhistory
 
 import (

@@ -3,7 +3,6 @@ package sqlhistory_test
 import (
 	"context"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -19,7 +18,7 @@ import (
 
 // rows is the number of records of the tests of this file: more than a page examines.
 func rows(thorough int) int {
-	if os.Getenv("SWARMIJI_THOROUGH") == "1" {
+	if testserver.IsThorough() {
 		return thorough
 	}
 	return history.MaxExamined + 10_000
@@ -136,8 +135,8 @@ func (f *filled) page(text string, o history.PageOptions) (p history.Page) {
 	return p
 }
 
-// TestBounds shows that the 12 failed tasks are found among many, that no page examines more than
-// its bound, and that the pages behind such a page have the rest.
+// TestBounds shows that the 12 failed tasks are found among many. No page examines more than its
+// bound, and the pages behind it have the rest.
 func TestBounds(t *testing.T) {
 	for name, url := range databases() {
 		t.Run(name, func(t *testing.T) {
@@ -226,8 +225,8 @@ func TestIndexes(t *testing.T) {
 	}
 }
 
-// BenchmarkRecord measures how many events a store writes: tasks of four events, in batches of 1,000
-// events.
+// BenchmarkRecord measures the events that a store writes: tasks of four events, in batches of
+// 1,000.
 func BenchmarkRecord(b *testing.B) {
 	for name, url := range databases() {
 		b.Run(name, func(b *testing.B) {

@@ -24,7 +24,8 @@ type Config struct {
 	Namespace string
 }
 
-// check sets the default of c.Namespace and returns an error if it is invalid. It does not check DB.
+// check sets the default of c.Namespace and returns an error if it is invalid. It does not check
+// DB.
 func (c *Config) check() error {
 	c.Namespace = cmp.Or(c.Namespace, DefaultNamespace)
 	if !naming.ValidName(c.Namespace) || strings.Contains(c.Namespace, ".") || len(c.Namespace) > maxNamespace {

@@ -19,7 +19,7 @@ const (
 	// maxArms limits the parts of an index that one page reads side by side. A term with more values
 	// only filters.
 	maxArms = 64
-	// probed is how many entries of an index are counted to compare it with others.
+	// probed limits the entries of an index that are counted to compare it with others.
 	probed = 1000
 )
 
@@ -40,9 +40,11 @@ type driver struct {
 	arms []arm         // parts of the index, without common records
 }
 
-// arm is a part of an index: a condition, and whether it is one of the headers' table.
+// arm is a part of an index: its condition, and whether it is one of the headers' table. index is
+// the name of the index without "swarmiji_history_"; "": the unique one of the id.
 type arm struct {
 	headers bool
+	index   string
 	cond    func(b *builder) string
 }
 
@@ -81,7 +83,8 @@ func newPlan(ctx context.Context, tx *sqlconn.Tx, ns int64, q history.Query, beg
 	if err := p.choose(ctx, tx, drivers); err != nil {
 		return nil, err
 	}
-	if i := slices.Index(p.residual, p.driver.term); i >= 0 {
+	// the index of errors has also those that do not contain the text
+	if i := slices.Index(p.residual, p.driver.term); i >= 0 && p.driver.term.Field != history.FieldError {
 		p.residual = slices.Delete(p.residual, i, i+1)
 	}
 	if len(p.residual) == 0 {
@@ -179,50 +182,38 @@ func (p *plan) arms(t *history.Term) []arm {
 	if t.Not {
 		return nil
 	}
-	number := func(column string, n int64) arm {
-		return arm{cond: func(b *builder) string { return column + " = " + b.arg(n) }}
-	}
-	in := func(rest string) func(b *builder) string {
-		return func(b *builder) string { return "h.ns = " + b.arg(p.ns) + " AND " + rest }
+	in := func(index, cond string, arg any) arm {
+		return arm{index: index, cond: func(b *builder) string { return "h.ns = " + b.arg(p.ns) + " AND " + cond + b.arg(arg) }}
 	}
 	var arms []arm
 	switch t.Field {
 	case history.FieldState:
 		for _, code := range states(t) {
-			arms = append(arms, arm{cond: func(b *builder) string { return in("h.state = ")(b) + b.arg(code) }})
+			arms = append(arms, in("state", "h.state = ", code))
 		}
 	case history.FieldName, history.FieldQueue, history.FieldClass:
+		column := "h." + string(t.Field)
 		for _, id := range p.matching(t) {
 			if id == 0 { // its number is that of other namespaces too
 				return nil
 			}
-			a := number("h."+string(t.Field), id)
-			if t.Field == history.FieldClass {
-				a = arm{cond: func(b *builder) string { return "h.class > 0 AND h.class = " + b.arg(id) }}
-			}
-			arms = append(arms, a)
+			arms = append(arms, arm{index: string(t.Field), cond: func(b *builder) string { return column + " > 0 AND " + column + " = " + b.arg(id) }})
 		}
 	case history.FieldError:
-		return []arm{{cond: in("h.error <> ''")}}
+		return []arm{{index: "error", cond: func(b *builder) string { return "h.ns = " + b.arg(p.ns) + " AND h.error <> ''" }}}
 	case history.FieldID, history.FieldRoot, history.FieldGroup:
 		texts, ok := exact(t)
 		if !ok {
 			return nil
 		}
 		for _, id := range texts {
-			equal := func(column string) arm {
-				return arm{cond: func(b *builder) string { return in("h."+column+" = ")(b) + b.arg(id) }}
-			}
 			switch t.Field {
 			case history.FieldID:
-				arms = append(arms, equal("id"))
-			case history.FieldRoot:
-				root, self := equal("root").cond, equal("id").cond
-				arms = append(arms, arm{cond: func(b *builder) string { return root(b) + " AND h.root <> ''" }},
-					arm{cond: func(b *builder) string { return self(b) + " AND h.root = ''" }})
+				arms = append(arms, in("", "h.id = ", id))
+			case history.FieldRoot: // the root itself has no root
+				arms = append(arms, in("root", "h.root <> '' AND h.root = ", id), in("", "h.root = '' AND h.id = ", id))
 			default:
-				group := equal("grp").cond
-				arms = append(arms, arm{cond: func(b *builder) string { return group(b) + " AND h.grp <> ''" }})
+				arms = append(arms, in("grp", "h.grp <> '' AND h.grp = ", id))
 			}
 		}
 	case history.FieldHeader:
@@ -232,7 +223,8 @@ func (p *plan) arms(t *history.Term) []arm {
 			return nil
 		}
 		for _, v := range texts {
-			arms = append(arms, arm{headers: true, cond: func(b *builder) string { return "k.label = " + b.arg(key) + " AND k.value = " + b.arg(v) }})
+			cond := func(b *builder) string { return "k.label = " + b.arg(key) + " AND k.value = " + b.arg(v) }
+			arms = append(arms, arm{headers: true, index: "header_value", cond: cond})
 		}
 	}
 	return arms
@@ -243,7 +235,7 @@ func (p *plan) arms(t *history.Term) []arm {
 func (p *plan) choose(ctx context.Context, tx *sqlconn.Tx, drivers []*driver) error {
 	switch len(drivers) {
 	case 0:
-		p.driver = &driver{arms: []arm{{cond: func(b *builder) string { return "h.ns = " + b.arg(p.ns) }}}}
+		p.driver = &driver{arms: []arm{{index: "changed", cond: func(b *builder) string { return "h.ns = " + b.arg(p.ns) }}}}
 		return nil
 	case 1:
 		p.driver = drivers[0]
@@ -277,9 +269,15 @@ func (p *plan) entries(b *builder, d *driver, at history.Cursor, n int, residual
 	}
 	parts := make([]string, len(d.arms))
 	for i, a := range d.arms {
-		table, from := "h", "swarmiji_history AS h"
+		table, from, by := "h", "swarmiji_history AS h", ""
+		// without statistics SQLite prefers an index by time
+		if a.index != "" && p.dialect == sqlconn.SQLite {
+			by = " INDEXED BY swarmiji_history_" + a.index
+		}
 		if a.headers {
 			table, from = "k", "swarmiji_history_header AS k"
+		}
+		if from += by; a.headers {
 			if columns != "" {
 				from += " " + cross + " swarmiji_history AS h ON h.seq = k.seq"
 			}
@@ -296,8 +294,9 @@ func (p *plan) examined(b *builder, at history.Cursor, n int) string {
 		p.entries(b, p.driver, at, n, p.residual), n)
 }
 
-// pageText returns the statement of a step. Its rows are 0, seq, changed, 0 and the facts for a
-// matching record, and at last 1, seq and changed of the last examined entry, and their number.
+// pageText returns the statement of a step. A matching record has a row of 0, seq, changed, 0 and
+// its facts. The last row has 1, seq and changed of the last examined entry, and the number of
+// examined entries.
 func (p *plan) pageText(at history.Cursor, n, limit int) (string, []any) {
 	b := &builder{dialect: p.dialect}
 	text := p.examined(b, at, n) + fmt.Sprintf(`SELECT 0, m.seq, m.changed, 0, (SELECT f.facts FROM swarmiji_history AS f WHERE f.seq = m.seq)

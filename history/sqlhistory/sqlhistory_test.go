@@ -2,6 +2,7 @@ package sqlhistory_test
 
 import (
 	"context"
+	"flag"
 	"path/filepath"
 	"testing"
 	"time"
@@ -16,7 +17,16 @@ import (
 	"github.com/swarmiji/swarmiji/sqldb"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction(testserver.Reaper)) }
+// TestMain runs the model less often than in memory, unless the command line says how often.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	asked := testserver.IsThorough()
+	flag.Visit(func(f *flag.Flag) { asked = asked || f.Name == "rapid.checks" })
+	if !asked {
+		_ = flag.Set("rapid.checks", "20")
+	}
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction(testserver.Reaper))
+}
 
 // databases returns the URL of a database of each kind.
 func databases() map[string]func(t testing.TB) string {

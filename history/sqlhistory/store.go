@@ -39,8 +39,8 @@ func New(cfg Config) (*Store, error) {
 // of another method does it too. After a success it returns nil at once.
 func (s *Store) Prepare(ctx context.Context) error { return wrap(s.conn.Ready(ctx), "prepare") }
 
-// Close waits for running calls. It leaves the database open. It is idempotent. If ctx ends earlier,
-// Close returns its error.
+// Close waits for running calls. It leaves the database open. It is idempotent. If ctx ends
+// earlier, Close returns its error.
 func (s *Store) Close(ctx context.Context) error { return s.conn.Close(ctx) }
 
 // update prepares the tables and runs fn in a transaction. It waits for the database. Errors are
@@ -53,7 +53,8 @@ func (s *Store) update(ctx context.Context, what string, fn sqlconn.Func) error 
 }
 
 // view prepares the tables and runs fn, which only reads, with the number of the namespace. It does
-// not run fn for a namespace without history. It waits for the database. Errors are wrapped by wrap.
+// not run fn for a namespace without history. It waits for the database. Errors are wrapped by
+// wrap.
 func (s *Store) view(ctx context.Context, what string, fn func(ctx context.Context, tx *sqlconn.Tx, ns int64) error) error {
 	if err := s.Prepare(ctx); err != nil {
 		return err

@@ -13,8 +13,8 @@ import (
 	"github.com/swarmiji/swarmiji/internal/sqlconn"
 )
 
-// Record implements [history.Store]. It is one transaction, and locks the namespace: recorders write
-// one after the other, so that an entry counts once.
+// Record implements [history.Store]. It is one transaction, and locks the namespace: recorders
+// write one after the other, so that an entry counts once.
 func (s *Store) Record(ctx context.Context, b *history.Batch) (before time.Time, err error) {
 	if err := b.Check(); err != nil {
 		return time.Time{}, err
@@ -47,7 +47,7 @@ func (s *Store) Record(ctx context.Context, b *history.Batch) (before time.Time,
 	return before, err
 }
 
-// lock locks the namespace for the rest of the transaction, and makes its row if there is none.
+// lock locks the namespace for the rest of the transaction. It makes a missing row.
 func (s *Store) lock(ctx context.Context, tx *sqlconn.Tx) (ns, records, seen int64, err error) {
 	text := "SELECT ns, records, seen FROM swarmiji_history_space WHERE namespace = $1"
 	if tx.Dialect() == sqlconn.Postgres {
@@ -89,7 +89,7 @@ type change struct {
 	record history.Record
 }
 
-// merge merges facts into the stored ones and writes what has changed.
+// merge merges facts into the stored ones and writes the changed records.
 func (w *writer) merge(ctx context.Context, all []*history.Facts) error {
 	if len(all) == 0 {
 		return nil
@@ -287,9 +287,9 @@ func excluded(columns ...string) string {
 	return strings.Join(columns, ", ")
 }
 
-// bulk inserts rows of int64, string and []byte: on SQLite one after the other, on PostgreSQL in one
-// statement. source is a query of the rows to insert, with %s for the given rows, whose columns are
-// v.c1, v.c2 and so on; "": the given rows.
+// bulk inserts rows of int64, string and []byte: on SQLite one after the other, on PostgreSQL in
+// one statement. source is a query of the rows to insert, with %s for the given rows, whose columns
+// are v.c1, v.c2 and so on; "": the given rows.
 func (w *writer) bulk(ctx context.Context, insert, source, conflict string, rows [][]any) error {
 	n := len(rows[0])
 	columns, params := make([]string, n), make([]string, n)

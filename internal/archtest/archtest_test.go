@@ -172,7 +172,7 @@ func TestTables(t *testing.T) {
 			}
 		}
 	}
-	for _, r := range layers {
+	for _, r := range allLayers() {
 		known(r.pkgs)
 		known(r.may)
 		if r.why == "" {
@@ -186,7 +186,7 @@ func TestTables(t *testing.T) {
 			t.Errorf("the rule of %s has no reason", c.path)
 		}
 	}
-	report(t, tables{sets, layers, clients, testingOnly}.checkTables(packages(t)))
+	report(t, tables{sets, allLayers(), clients, testingOnly}.checkTables(packages(t)))
 	report(t, checkLint(document(t, ".golangci.yml"), parents(packages(t))))
 }
 

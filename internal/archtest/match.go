@@ -28,7 +28,7 @@ func matches(patterns []string, rel string) bool {
 
 // ruleOf returns the first row that contains the package, and whether such a row exists.
 func ruleOf(rel string) (rule, bool) {
-	for _, r := range layers {
+	for _, r := range allLayers() {
 		if matches(r.pkgs, rel) {
 			return r, true
 		}

@@ -1,10 +1,5 @@
 package archtest
 
-import "slices"
-
-// layers lists the allowed imports. The first row that matches a package counts.
-var layers = slices.Concat(settingsLayers, inspecting, historyLayers(), coreLayers)
-
 // settingsLayers are the rows of the stored operations.
 var settingsLayers = []rule{
 	{

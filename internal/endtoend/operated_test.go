@@ -48,7 +48,7 @@ func sites(t *testing.T) []site {
 	on := func(url string) func(t *testing.T) events.EventBus {
 		return func(t *testing.T) events.EventBus { return opened(t, url, o, open.Revocations) }
 	}
-	rounds, few := 4, 1
+	rounds, few := 2, 1
 	if os.Getenv("SWARMIJI_THOROUGH") != "" {
 		rounds, few = 60, 10
 	}

@@ -20,6 +20,14 @@ func TestRoadOverPostgres(t *testing.T) {
 	endtoend.Run(t, over(server.URL(), server.Addr()))
 }
 
+// TestRoadOverPgBouncer is TestRoadOverPostgres through PgBouncer, with polling.
+func TestRoadOverPgBouncer(t *testing.T) {
+	testserver.Thorough(t)
+	pooler := testserver.RequirePgBouncer(t)
+	noLeaks(t)
+	endtoend.Run(t, over(pooler.Polled(testserver.RequirePostgres(t).URL()), pooler.Addr()))
+}
+
 // TestRoadOverSQLite runs the suite with all parts in one SQLite file.
 func TestRoadOverSQLite(t *testing.T) {
 	dir, err := os.MkdirTemp("/dev/shm", "road") //nolint:usetesting // commits on a disk are slow

@@ -85,6 +85,7 @@ type soakRun struct {
 	place  *soakPlace
 	nodes  []server
 	net    network
+	file   string // the URL of a broker without servers
 	chance *rand.Rand
 	quick  bool
 	began  time.Time
@@ -96,7 +97,7 @@ func newSoakRun(t *testing.T, p *soakPlace, chance *rand.Rand) *soakRun {
 	r := &soakRun{t: t, place: p, chance: chance, began: time.Now()}
 	p.start(r)
 	for _, mode := range []string{atLeastOnce, atMostOnce} {
-		l := &load{run: r, mode: mode, fleet: newFleet(t, r.net.url(r.nodes, p.params)), died: make(map[string]time.Time)}
+		l := &load{run: r, mode: mode, fleet: newFleet(t, r.url()), died: make(map[string]time.Time)}
 		for range soakConsumers {
 			l.consumers = append(l.consumers, l.consumer())
 		}

@@ -17,7 +17,16 @@ type fault struct {
 // flapTime holds the length of the up phase and of the down phase of a flapping link.
 const flapTime = 200 * time.Millisecond
 
+// faults returns the faults of processes and, if the broker has servers, those of servers and
+// network.
 func (r *soakRun) faults() []fault {
+	if len(r.nodes) == 0 {
+		return r.processFaults()
+	}
+	return append(r.processFaults(), r.serverFaults()...)
+}
+
+func (r *soakRun) processFaults() []fault {
 	each := func(do func(l *load)) func() {
 		return func() {
 			for _, l := range r.loads {
@@ -43,6 +52,11 @@ func (r *soakRun) faults() []fault {
 			l.producer.kill()
 			l.producer = l.fleet.producer(l.producerSettings())
 		})},
+	}
+}
+
+func (r *soakRun) serverFaults() []fault {
+	return []fault{
 		{name: "connections cut", do: r.net.Sever, takes: true},
 		{name: "link flaps", do: r.flap, takes: true, quick: true},
 		{name: "links die in the middle of a frame", do: r.midFrame, takes: true, quick: true},

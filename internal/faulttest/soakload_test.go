@@ -103,7 +103,7 @@ func (l *load) finish() {
 		l.awaitWorking(c)
 	}
 	l.producer.terminate(90 * time.Second)
-	b := f.connect(l.run.place.direct(l.run)).Broker
+	b := f.connect(l.run.direct()).Broker
 	if l.mode == atLeastOnce {
 		f.await("all confirmed tasks finished", nothingLost)
 	} else { // RabbitMQ does not count fetched messages, so that drain may take the queue for empty

@@ -1,13 +1,14 @@
 package faulttest
 
 import (
+	"path/filepath"
 	"strings"
 	"time"
 
 	"github.com/swarmiji/swarmiji/internal/testserver"
 )
 
-// soakPlace is a broker of one or more servers that a soak run starts for itself.
+// soakPlace is a broker that a soak run starts for itself: one or more servers, or a file.
 type soakPlace struct {
 	name     string
 	thorough bool          // only "make thorough" and manual runs have the time for it
@@ -34,6 +35,11 @@ func soakPlaces() []*soakPlace {
 		{
 			name: "postgres", lease: shortLease, more: noFaults,
 			start: func(r *soakRun) { r.serve(testserver.OwnPostgres(r.t, testserver.PostgresConfig{})) },
+		},
+		{
+			// its processes share a file, so there is neither a server nor a network
+			name: "sqlite", thorough: true, lease: shortLease, more: noFaults,
+			start: func(r *soakRun) { r.file = "sqlite://" + filepath.Join(r.t.TempDir(), "soak.db") },
 		},
 		{
 			name: "rabbit3", thorough: true, params: "?heartbeat=1", more: rabbitFaults,
@@ -68,19 +74,19 @@ func serveAll[S server](r *soakRun, nodes []S) {
 }
 
 // url returns the address of the broker through its proxies.
-func (n network) url(nodes []server, params string) string {
-	urls := make([]string, len(n))
-	for i, p := range n {
-		urls[i] = p.URL(nodes[i].URL())
+func (r *soakRun) url() string {
+	urls := make([]string, len(r.net))
+	for i, p := range r.net {
+		urls[i] = p.URL(r.nodes[i].URL())
 	}
-	return strings.Join(urls, ",") + params
+	return r.file + strings.Join(urls, ",") + r.place.params
 }
 
 // direct returns the address of the broker without its proxies.
-func (p *soakPlace) direct(r *soakRun) string {
+func (r *soakRun) direct() string {
 	urls := make([]string, len(r.nodes))
 	for i, n := range r.nodes {
 		urls[i] = n.URL()
 	}
-	return strings.Join(urls, ",") + p.params
+	return r.file + strings.Join(urls, ",") + r.place.params
 }

@@ -20,6 +20,9 @@ type DB struct {
 	db      Database
 	wake    *Wakes
 	backoff task.Backoff
+
+	identity atomic.Value // string, see isOwn
+	granted  sync.Map     // of type grant: privileges that roles of callers have
 }
 
 var _ sqldb.DB = (*DB)(nil)
@@ -75,8 +78,7 @@ type Conn struct {
 	component string
 	life      context.Context // ends with Close
 	end       context.CancelFunc
-	ring      *ring        // for transactions of callers
-	identity  atomic.Value // string, see isOwn
+	ring      *ring // for transactions of callers
 
 	mu       sync.Mutex
 	ready    bool // the tables have the newest version

@@ -1,6 +1,9 @@
 package sqlconn
 
-import "context"
+import (
+	"context"
+	"errors"
+)
 
 // Driver opens databases of one kind. The packages postgres and sqlite have one each.
 type Driver interface {
@@ -25,6 +28,9 @@ type Database interface {
 	Schema() string
 	// Text returns a statement with the schema in front of the names of tables.
 	Text(query string) string
+	// Identity returns the path of a SQLite file, and on PostgreSQL the value of a query. It uses no
+	// connection of the pool, all of which may be in transactions of callers.
+	Identity(ctx context.Context, query string) (string, error)
 	// Tell sends topics to other processes. It does not wait for the sending.
 	Tell(topics []string)
 	// Watch notifies the watchers w about changes by other processes. It blocks until ctx ends.
@@ -55,6 +61,11 @@ func NewTx(d Dialect, l Link, single bool) *Tx { return &Tx{dialect: d, link: l,
 
 // Err returns the error of the first statement that failed, or nil.
 func (t *Tx) Err() error { return t.err }
+
+// Repeatable reports whether another attempt of the failed transaction can help.
+func (t *Tx) Repeatable() bool {
+	return (errors.Is(t.err, ErrUnavailable) || errors.Is(t.err, ErrConflict)) && !(t.hasty && IsLocked(t.err))
+}
 
 // Success reports whether a statement has succeeded or has returned a row.
 func (t *Tx) Success() bool { return t.success }

@@ -114,6 +114,13 @@ func IsUnique(err error) bool {
 	return false
 }
 
+// IsLocked reports whether a statement has failed because another transaction held a lock for too
+// long.
+func IsLocked(err error) bool {
+	e, ok := errors.AsType[postgresError](err)
+	return ok && e.SQLState() == "55P03"
+}
+
 // Codes of SQLite. A code with more than 8 bits is an extended code; its lowest 8 bits are the
 // plain code.
 const (
@@ -144,7 +151,21 @@ func Classify(err error) error {
 	case errors.Is(err, sql.ErrNoRows), errors.Is(err, ErrNoRows):
 		return ErrNoRows
 	}
-	return &failure{classOf(err), err}
+	return &failure{classOf(err), withNext(err)}
+}
+
+// withNext adds the next step to the error of a full disk. It returns other errors unchanged.
+func withNext(err error) error {
+	full := func(server string) error {
+		return &reach.Error{Server: server, Found: err.Error(), Next: "free space on its disk and try again", Cause: err}
+	}
+	if e, ok := errors.AsType[liteError](err); ok && e.Code()&0xff == liteFull {
+		return full("the SQLite file")
+	}
+	if e, ok := errors.AsType[postgresError](err); ok && e.SQLState() == "53100" {
+		return full("PostgreSQL")
+	}
+	return err
 }
 
 // classOf returns the class of an error of a driver: that of its code, or ErrUnavailable for an

@@ -2,6 +2,7 @@ package sqlconn
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"os"
@@ -11,19 +12,24 @@ import (
 	"strings"
 	"time"
 
+	"github.com/swarmiji/swarmiji/capability"
 	"github.com/swarmiji/swarmiji/tx"
 )
 
-// ErrForeign reports a transaction of the caller that belongs to another database. Nothing was
-// written.
-var ErrForeign = errors.New("sql transaction of another database")
+// ErrForeign reports a transaction of the caller that belongs to another database, or that is none.
+// Nothing was written.
+var ErrForeign = errors.New("sql transaction that cannot be used")
 
-// readyWait limits how long Join waits for the Conn's own connection to a SQLite file. The caller's
-// transaction may hold the lock for which that connection waits.
-const readyWait = time.Second
+// The limits of the wait for the Conn's own connection. It may wait for the caller's transaction,
+// which holds the lock of a SQLite file or the last connection of a pool of the caller.
+const (
+	readyWaitSQLite   = time.Second
+	readyWaitPostgres = 5 * time.Second
+)
 
-// kind returns 'false' on PostgreSQL and '0' on SQLite, and fails on neither.
-const kind = "SELECT CAST(1=0 AS text)"
+// kind returns 'false' on PostgreSQL and '0' on SQLite, and fails on neither. On PostgreSQL the
+// second column is the start of the transaction.
+const kind = "SELECT CAST(1=0 AS text), CAST(CURRENT_TIMESTAMP AS text)"
 
 // Join runs fn in t, a transaction of the caller. It neither commits nor rolls back. Watchers of
 // the topics that fn passes to [Tx.Notify] are notified several times within the next half second,
@@ -33,9 +39,10 @@ const kind = "SELECT CAST(1=0 AS text)"
 // are the privileges on tables that fn needs, such as "INSERT swarmiji_message". Statements of fn
 // have parameters of the types string, int64, []byte, []string and []int64 only.
 //
-//   - Returns [ErrForeign] if t belongs to another database.
+//   - Returns [ErrForeign] if t belongs to another database, or is a connection without a
+//     transaction.
 //   - Returns [ErrAccess] if t is read-only or its role lacks one of the rights.
-//   - Returns [ErrUnavailable] if ready waits too long for a lock that t may hold.
+//   - Returns [ErrUnavailable] if ready waits too long for a lock or a connection that t may hold.
 //   - After these errors, and on SQLite after an error of fn, nothing was written and t can
 //     continue.
 //   - Other errors are those of ready, fn and the database.
@@ -51,66 +58,124 @@ func (c *Conn) Join(ctx context.Context, t tx.Tx, ready func(ctx context.Context
 		return err
 	}
 	j := NewTx(c.Dialect(), joined{t, c.db.db}, false)
-	if err := c.checkJoined(ctx, j, rights); err != nil {
+	if err := c.checkOnce(ctx, t, j, rights); err != nil {
 		return err
 	}
 	if c.Dialect() == Postgres {
 		err := j.Verdict(fn(ctx, j))
-		if err == nil {
+		switch {
+		case err == nil:
 			c.ring.add(j.topics)
+		case errors.Is(err, ErrAccess):
+			c.db.granted.Clear()
 		}
 		return err
 	}
 	return inSavepoint(ctx, j, fn)
 }
 
-// beforeJoin runs ready, on SQLite within readyWait.
+// beforeJoin runs ready within the limit of its wait.
 func (c *Conn) beforeJoin(ctx context.Context, ready func(ctx context.Context) error) error {
+	limit, held := readyWaitSQLite, "the write lock of the SQLite file"
 	if c.Dialect() == Postgres {
-		return ready(ctx)
+		limit, held = readyWaitPostgres, "the last connection of the pool"
 	}
-	short, cancel := context.WithTimeout(ctx, readyWait)
+	short, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	err := ready(short)
-	if errors.Is(err, ErrUnavailable) && ctx.Err() == nil {
-		return fmt.Errorf("tables or queues must be made before the transaction begins, since it may hold the write lock of the SQLite file: %w", err)
+	if errors.Is(err, ErrUnavailable) && short.Err() != nil && ctx.Err() == nil {
+		return fmt.Errorf("tables or queues must be made before the transaction begins, since it may hold %s: %w", held, err)
 	}
 	return err
 }
 
-// checkJoined returns ErrForeign or ErrAccess if the transaction j cannot be used. Its statements
-// do not fail.
-func (c *Conn) checkJoined(ctx context.Context, j *Tx, rights []string) error {
-	var answer string
-	if err := j.Row(ctx, kind).Scan(&answer); err != nil {
+// memory is a transaction of the caller that keeps the findings of Join about it. So several calls
+// in one transaction ask once.
+type memory interface {
+	Note(key, value any)
+	Noted(key any) any
+}
+
+// grant is a list of privileges that a role has.
+type grant struct{ role, rights string }
+
+// checkOnce is checkJoined without the questions that a memory or an earlier call has answered.
+func (c *Conn) checkOnce(ctx context.Context, t tx.Tx, j *Tx, rights []string) (err error) {
+	m, remembers := capability.As[memory](t)
+	if !remembers {
+		_, err = c.checkJoined(ctx, j, rights)
 		return err
+	}
+	role, known := m.Noted(c.db).(string)
+	g := grant{role, strings.Join(rights, ", ")}
+	switch _, granted := c.db.granted.Load(g); {
+	case !known:
+		if g.role, err = c.checkJoined(ctx, j, rights); err == nil {
+			m.Note(c.db, g.role)
+		}
+	case c.Dialect() == Postgres && !granted:
+		var missing string
+		if err = j.Row(ctx, "SELECT "+missingRights(c.schema(), rights)).Scan(&missing); err == nil {
+			err = lacks(missing)
+		}
+	}
+	if err == nil {
+		c.db.granted.Store(g, true)
+	}
+	return err
+}
+
+// checkJoined returns ErrForeign or ErrAccess if the transaction j cannot be used, and otherwise
+// its role on PostgreSQL. Its statements do not fail.
+func (c *Conn) checkJoined(ctx context.Context, j *Tx, rights []string) (role string, err error) {
+	var answer, begun string
+	if err := j.Row(ctx, kind).Scan(&answer, &begun); err != nil {
+		return "", err
 	}
 	if isPostgres := answer == "false"; isPostgres != (c.Dialect() == Postgres) {
-		return &failure{ErrForeign, fmt.Errorf("it is not a transaction of %s", c.Dialect())}
+		return "", &failure{ErrForeign, fmt.Errorf("it is not a transaction of %s", c.Dialect())}
 	}
 	if c.Dialect() == SQLite {
-		return c.checkFile(ctx, j)
+		return "", c.checkFile(ctx, j)
 	}
-	var theirs, readOnly, missing string
-	schema := c.db.db.Schema()
-	schema = schema[1 : len(schema)-1] // it has no quotes inside
-	identity := identity(schema)
-	if err := j.Row(ctx, identity+", current_setting('transaction_read_only'), "+missingRights(schema, rights)+fromDatabase).Scan(&theirs, &readOnly, &missing); err != nil {
-		return err
+	var theirs, still, readOnly, missing string
+	identity := identity(c.schema())
+	query := identity + ", CAST(CURRENT_TIMESTAMP AS text), CAST(current_user AS text), current_setting('transaction_read_only'), " +
+		missingRights(c.schema(), rights) + fromDatabase
+	if err := j.Row(ctx, query).Scan(&theirs, &still, &role, &readOnly, &missing); err != nil {
+		return "", err
 	}
-	same, err := c.isOwn(ctx, identity+fromDatabase, func(ours string) bool { return ours == theirs })
+	if still != begun {
+		return "", &failure{ErrForeign, errNoTransaction}
+	}
+	same, err := c.isOwn(ctx, identity+fromDatabase, theirs)
 	switch {
 	case err != nil:
-		return err
+		return "", err
 	case !same:
-		return &failure{ErrForeign, errors.New("it belongs to another server or database")}
-	case missing != "":
-		return &failure{ErrAccess, fmt.Errorf("the role of the transaction needs the privileges: %s", strings.TrimSuffix(missing, ", "))}
-	case readOnly == "on":
-		return &failure{ErrAccess, errors.New("the transaction is read-only")}
+		return "", &failure{ErrForeign, errors.New("it belongs to another server or database")}
+	case missing == "" && readOnly == "on":
+		return "", &failure{ErrAccess, errors.New("the transaction is read-only")}
 	}
-	return nil
+	return role, lacks(missing)
 }
+
+// lacks returns ErrAccess for a list of missing privileges, and nil for an empty one.
+func lacks(missing string) error {
+	if missing == "" {
+		return nil
+	}
+	return &failure{ErrAccess, fmt.Errorf("the role of the transaction needs the privileges: %s", strings.TrimSuffix(missing, ", "))}
+}
+
+// schema returns the name of the schema without its quotes. It has no quotes inside.
+func (c *Conn) schema() string {
+	schema := c.db.db.Schema()
+	return schema[1 : len(schema)-1]
+}
+
+// errNoTransaction is the cause of ErrForeign for a connection or a pool without a transaction.
+var errNoTransaction = errors.New("it is not in a transaction: begin one and pass that")
 
 const fromDatabase = ` FROM pg_database AS d WHERE d.datname = current_database()`
 
@@ -137,35 +202,38 @@ func missingRights(schema string, rights []string) string {
 	return strings.Join(parts, " || ")
 }
 
-// file returns the path of the file.
-const file = "SELECT file FROM pragma_database_list WHERE name = 'main'"
-
-// checkFile returns ErrForeign if the transaction j on SQLite is not one of the Conn's file.
+// checkFile returns ErrForeign if j on SQLite is not in a transaction, or not in one of the Conn's
+// file.
 func (c *Conn) checkFile(ctx context.Context, j *Tx) error {
+	// SQLite refuses a transaction in a transaction, and changes nothing.
+	if _, err := j.link.Exec(ctx, "BEGIN; ROLLBACK", nil); err == nil {
+		return &failure{ErrForeign, errNoTransaction}
+	}
 	var theirs string
-	if err := j.Row(ctx, file).Scan(&theirs); err != nil {
+	if err := j.Row(ctx, "SELECT file FROM pragma_database_list WHERE name = 'main'").Scan(&theirs); err != nil {
 		return err
 	}
-	same, err := c.isOwn(ctx, file, func(ours string) bool { return sameFile(ours, theirs) })
-	if err == nil && !same {
+	ours, err := c.db.db.Identity(ctx, "")
+	if err == nil && !sameFile(ours, theirs) {
 		err = &failure{ErrForeign, errors.New("it belongs to another SQLite file")}
 	}
 	return err
 }
 
-// isOwn reports whether match accepts the Conn's answer to the query. The answer is kept. After a
-// mismatch it is read again once, since the server may have been started again.
-func (c *Conn) isOwn(ctx context.Context, query string, match func(ours string) bool) (bool, error) {
-	if ours, ok := c.identity.Load().(string); ok && match(ours) {
+// isOwn reports whether the query gives theirs on PostgreSQL. The answer is kept. After a mismatch
+// it is read again once, since the server may have been started again.
+func (c *Conn) isOwn(ctx context.Context, query, theirs string) (bool, error) {
+	if ours, ok := c.db.identity.Load().(string); ok && ours == theirs {
 		return true, nil
 	}
-	var ours string
-	err := c.View(ctx, func(ctx context.Context, tx *Tx) error { return tx.Row(ctx, query).Scan(&ours) })
+	ctx, cancel := context.WithTimeout(ctx, readyWaitPostgres)
+	defer cancel()
+	ours, err := c.db.db.Identity(ctx, query)
 	if err != nil {
-		return false, err
+		return false, Classify(err)
 	}
-	c.identity.Store(ours)
-	return match(ours), nil
+	c.db.identity.Store(ours)
+	return ours == theirs, nil
 }
 
 // sameFile reports whether two paths name one file. "" is a database in memory.
@@ -205,16 +273,36 @@ type joined struct {
 
 // Exec implements Link.
 func (j joined) Exec(ctx context.Context, query string, args []any) (int64, error) {
-	return j.t.Exec(j.context(ctx), j.text(query), plain(args)...)
+	n, err := j.t.Exec(j.context(ctx), j.text(query), plain(args)...)
+	return n, unusable(err)
 }
 
 // Query implements Link.
 func (j joined) Query(ctx context.Context, query string, args []any) (Rows, error) {
 	rows, err := j.t.Query(j.context(ctx), j.text(query), plain(args)...)
 	if err != nil {
-		return nil, err
+		return nil, unusable(err)
 	}
-	return rows, nil
+	return joinedRows{rows}, nil
+}
+
+// joinedRows are the rows of a transaction of the caller.
+type joinedRows struct{ Rows }
+
+func (r joinedRows) Err() error { return unusable(r.Rows.Err()) }
+
+// unusable adds ErrForeign to the error of a transaction that has ended, or that an earlier error
+// has made useless. Other errors are returned unchanged.
+func unusable(err error) error {
+	if err == nil {
+		return nil
+	}
+	const closed = "tx is closed" // of pgx
+	e, ok := errors.AsType[postgresError](err)
+	if ok && e.SQLState() == "25P02" || errors.Is(err, sql.ErrTxDone) || err.Error() == closed {
+		return &failure{ErrForeign, err}
+	}
+	return err
 }
 
 // parameter is a parameter in a statement.

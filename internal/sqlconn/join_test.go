@@ -126,6 +126,25 @@ func TestJoinRefused(t *testing.T) {
 	}
 }
 
+// A transaction that has failed by an error of the caller is refused.
+func TestJoinAfterError(t *testing.T) {
+	ctx := testwait.Long(t)
+	dsn := pgURL(t, testserver.RequirePostgres(t))
+	c := open(t, sqlconn.Config{URL: dsn})
+	if err := migrate(ctx, c); err != nil {
+		t.Fatal(err)
+	}
+	for _, begin := range []func(testing.TB, string) sqltest.Transaction{sqltest.Begin, sqltest.BeginSQL} {
+		own := begin(t, dsn)
+		if _, err := own.Tx.Exec(ctx, "SELECT 1 / 0"); err == nil {
+			t.Fatal("no error")
+		}
+		if err := join(ctx, c, own, 1); !errors.Is(err, sqlconn.ErrForeign) {
+			t.Errorf("Join: %v, want ErrForeign", err)
+		}
+	}
+}
+
 // The search path of the caller's transaction has no effect.
 func TestJoinElsewhere(t *testing.T) {
 	ctx := testwait.Long(t)

@@ -80,6 +80,9 @@ func (l *lite) Text(query string) string { return query }
 // Shared implements Database. It returns false for a database in memory.
 func (l *lite) Shared() bool { return l.file != "" }
 
+// Identity implements Database. It returns "" for a database in memory.
+func (l *lite) Identity(context.Context, string) (string, error) { return l.file, nil }
+
 // pragmas returns the settings of every connection.
 func pragmas() []string {
 	return []string{

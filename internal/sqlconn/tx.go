@@ -14,6 +14,7 @@ type Tx struct {
 	single  bool  // allows only one statement
 	count   int
 	success bool // a statement has succeeded, or has returned a row
+	hasty   bool // see Hasty
 	topics  []string
 }
 
@@ -102,6 +103,10 @@ func (t *Tx) Now(ctx context.Context) (int64, error) {
 // Notify wakes the watchers of a topic, in all processes, after the transaction is committed. See
 // [Conn.Watch].
 func (t *Tx) Notify(topic string) { t.topics = append(t.topics, topic) }
+
+// Hasty sets whether the transaction fails, and is not repeated, if another transaction holds a
+// lock for too long: by default 2 s on PostgreSQL. [IsLocked] finds the error.
+func (t *Tx) Hasty(on bool) { t.hasty = on }
 
 // begin counts a statement before it runs. Returns an error, which makes the transaction fail, if
 // the transaction has failed, ctx has ended, or a second statement is not allowed.

@@ -20,6 +20,8 @@
 //   - [OwnRedis], [OwnNATS] and [OwnPostgres] are servers for one test. [OwnRedisReplica] is a
 //     Redis server with a replica that the test can promote. [OwnRedisSentinel] adds a sentinel
 //     that promotes the replica. [OwnRedisCluster] and [OwnNATSCluster] are three joined servers.
+//   - [RequirePgBouncer] and [OwnPgBouncer] are a PgBouncer in front of a PostgreSQL server.
+//   - [OwnDisk] is a small file system that a test can fill.
 //   - Each Own function has a Start function, which does the same outside a test.
 //   - [NewProxy] is a TCP proxy that cuts, delays, throttles and swallows data. [NewRelay] can only
 //     cut, but does so at once.

@@ -61,7 +61,7 @@ func (b *PgBouncer) begin(ctx context.Context, program string) error {
 	conf, users := filepath.Join(home, "pgbouncer.ini"), filepath.Join(home, "users.txt")
 	lines := []string{
 		"[databases]",
-		fmt.Sprintf("* = host=127.0.0.1 port=%d", b.to.port),
+		fmt.Sprintf("* = host=127.0.0.1 port=%d", b.to.port(false)),
 		"[pgbouncer]",
 		"listen_addr = 127.0.0.1",
 		fmt.Sprintf("listen_port = %d", b.port),
@@ -111,9 +111,20 @@ func (b *PgBouncer) URL(direct string) string {
 	if err != nil {
 		panic(err) // a URL of Postgres is valid
 	}
-	u.Host = address(b.port)
+	u.Host = b.Addr()
 	return u.String()
 }
+
+// Polled returns the URL of a database through PgBouncer for the adapters, which poll for changes.
+func (b *PgBouncer) Polled(direct string) string { return b.URL(direct) + "&pgbouncer=true" }
+
+// Listened is Polled with a connection to the server itself for notifications.
+func (b *PgBouncer) Listened(direct string) string {
+	return b.Polled(direct) + "&listen_url=" + url.QueryEscape(direct)
+}
+
+// Addr returns host:port of the listener, for a [Proxy] or a [Relay].
+func (b *PgBouncer) Addr() string { return address(b.port) }
 
 // Close ends the server and removes its files. It is idempotent.
 func (b *PgBouncer) Close() error { return b.box.close() }
@@ -125,4 +136,10 @@ func RequirePgBouncer(tb testing.TB) *PgBouncer {
 	tb.Helper()
 	p := RequirePostgres(tb)
 	return require(tb, &shared.pgbouncer, func(ctx context.Context) (*PgBouncer, error) { return StartPgBouncer(ctx, p) })
+}
+
+// OwnPgBouncer starts a PgBouncer in front of p for one test and closes it at the end of the test.
+func OwnPgBouncer(tb testing.TB, p *Postgres) *PgBouncer {
+	tb.Helper()
+	return own(tb, startTime, func(ctx context.Context) (*PgBouncer, error) { return StartPgBouncer(ctx, p) })
 }

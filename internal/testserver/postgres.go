@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -23,6 +24,8 @@ type PostgresConfig struct {
 	// replaces the first.
 	Conf string
 	TLS  *TLSFiles // TLS lets clients use TLS. nil: clients cannot use TLS.
+	// Disk holds all files of the server. nil: the directory for temporary files.
+	Disk *Disk
 	// RequireClientCert refuses TLS clients without a certificate of TLS's authority. It does not
 	// affect connections without TLS.
 	RequireClientCert bool
@@ -36,7 +39,8 @@ type Postgres struct {
 	box      *sandbox
 	home     string // owned by the user that runs the server
 	prefix   []string
-	port     int
+	ports    [2]int
+	moved    atomic.Bool // the server has the second port
 	tls      bool
 	password string
 }
@@ -69,7 +73,7 @@ func tryPostgres(ctx context.Context, cfg PostgresConfig) (p *Postgres, err erro
 	if err != nil {
 		return nil, err
 	}
-	ports, err := freePorts(1)
+	ports, err := freePorts(2)
 	if err != nil {
 		return nil, err
 	}
@@ -83,7 +87,10 @@ func tryPostgres(ctx context.Context, cfg PostgresConfig) (p *Postgres, err erro
 		}
 	}()
 	p = &Postgres{
-		box: box, home: filepath.Join(box.dir, "home"), port: ports[0], tls: cfg.TLS != nil, password: "secret-" + rand.Text(),
+		box: box, home: filepath.Join(box.dir, "home"), ports: [2]int(ports), tls: cfg.TLS != nil, password: "secret-" + rand.Text(),
+	}
+	if cfg.Disk != nil {
+		p.home = filepath.Join(cfg.Disk.Dir(), "home")
 	}
 	p.node = node{name: "postgres", probe: p.answers, start: func() (*process, error) { return p.run(program) }}
 	if err := p.initialize(ctx, initdb, cfg); err != nil {
@@ -184,7 +191,6 @@ func (p *Postgres) env() []string {
 func (p *Postgres) configure(cfg PostgresConfig) error {
 	lines := []string{
 		"listen_addresses = '127.0.0.1'",
-		"port = " + strconv.Itoa(p.port),
 		"unix_socket_directories = ''",
 		"max_connections = 200",
 		"shared_buffers = 32MB",
@@ -208,7 +214,7 @@ func (p *Postgres) configure(cfg PostgresConfig) error {
 
 // run starts the server's process. It does not wait until the server answers.
 func (p *Postgres) run(program string) (*process, error) {
-	command := append(slices.Clone(p.prefix), program, "-D", p.data())
+	command := append(slices.Clone(p.prefix), program, "-D", p.data(), "-p", strconv.Itoa(p.port(false)))
 	proc, err := p.box.start("server", filepath.Join(p.box.dir, "console.log"), p.env(), command[0], command[1:]...)
 	if err == nil {
 		proc.manners = manners{children: true, interrupt: true}
@@ -218,7 +224,7 @@ func (p *Postgres) run(program string) (*process, error) {
 
 // answers returns nil if the server accepts clients. It returns an error while the server recovers.
 func (p *Postgres) answers(ctx context.Context) error {
-	if err := dialTCP(ctx, p.port); err != nil {
+	if err := dialTCP(ctx, p.port(false)); err != nil {
 		return err
 	}
 	return p.Exec(ctx, "postgres", "SELECT 1")
@@ -267,7 +273,24 @@ func (p *Postgres) url(database, sslmode string) string {
 }
 
 // Addr returns host:port of the listener, for a [Proxy] or a [Relay].
-func (p *Postgres) Addr() string { return address(p.port) }
+func (p *Postgres) Addr() string { return address(p.port(false)) }
+
+// OtherAddr returns the address that the next call of Move gives to the server.
+func (p *Postgres) OtherAddr() string { return address(p.port(true)) }
+
+// Move is Restart with the server's other address. Addr and OtherAddr change places.
+func (p *Postgres) Move(ctx context.Context) error {
+	p.moved.Store(!p.moved.Load())
+	return p.Restart(ctx)
+}
+
+// port returns the port of the server, or its other port.
+func (p *Postgres) port(other bool) int {
+	if p.moved.Load() != other {
+		return p.ports[1]
+	}
+	return p.ports[0]
+}
 
 // User returns the user in [Postgres.URL], a superuser.
 func (p *Postgres) User() string { return pgUser }

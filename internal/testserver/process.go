@@ -31,7 +31,8 @@ type sandbox struct {
 
 // guardScript waits for the end of its input, kills the process groups named in the files of
 // $1/pids, and removes $1. If the file $1/quit exists, it sends SIGQUIT first and waits for two
-// seconds. It repeats the removal while killed processes still write.
+// seconds. It unmounts a file system at $1/disk. It repeats the removal while killed processes
+// still write.
 const guardScript = `trap '' HUP INT TERM
 while read -r _; do :; done
 for f in "$1"/pids/*; do
@@ -46,6 +47,7 @@ for f in "$1"/pids/*; do
 	fi
 	kill -s KILL -- "-$p" 2>/dev/null
 done
+[ -d "$1/disk" ] && umount -l -- "$1/disk" 2>/dev/null
 for _ in 1 2 3 4 5 6 7 8 9 10; do
 	rm -rf -- "$1" 2>/dev/null && break
 	sleep 0.1

@@ -256,3 +256,11 @@ type Dropper interface {
 	// token is 0. It reports whether it deleted the job.
 	Drop(ctx context.Context, id ID, token int64) (bool, error)
 }
+
+// HastyLocker is an optional part of a [Tx] of a [Joiner]. A transaction of a caller may hold a
+// lock for long, so a transaction that many changes share does not wait for it.
+type HastyLocker interface {
+	// LockSoon is Lock that waits for a moment at most. It returns false if another transaction holds
+	// one of the names for longer. The transaction can only be rolled back then.
+	LockSoon(ctx context.Context, names ...string) (bool, error)
+}

@@ -116,8 +116,8 @@ func (a *active) storeProgress(ctx context.Context, p task.ProgressValue) {
 }
 
 // update stores the changed data of the job, and then sets them in a.handout. For a task in a
-// consumer it reads the current token if its own is stale, and tries once more. It takes a.mu during
-// the call of the store, so one call runs at a time.
+// consumer it reads the current token if its own is stale, and tries once more. It takes a.mu
+// during the call of the store, so one call runs at a time.
 //
 // Returns ErrStale after the end of the handler, and if the run is over or another worker has the
 // job. In the last case a.lose, if set, marks the job as lost. Returns the error of change, and

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/swarmiji/swarmiji/internal/sqlconn"
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
@@ -38,6 +39,11 @@ const (
 	// The lock of the kind comes first. It is shared with transactions that lock names separately.
 	lockEach = `WITH k AS MATERIALIZED (SELECT pg_advisory_xact_lock_shared(CAST($1 AS bigint)))
 		SELECT pg_advisory_xact_lock(v.n) FROM k CROSS JOIN unnest(CAST($2 AS bigint[])) AS v(n)`
+	// lockEachSoon waits only for a moment for each lock. Then it fails.
+	lockEachSoon = `WITH w AS MATERIALIZED (SELECT current_setting('lock_timeout') AS before, set_config('lock_timeout', '100ms', true)),
+		k AS MATERIALIZED (SELECT CAST(pg_advisory_xact_lock_shared(CAST($1 AS bigint)) AS text) FROM w),
+		n AS MATERIALIZED (SELECT CAST(pg_advisory_xact_lock(v.n) AS text) FROM k CROSS JOIN unnest(CAST($2 AS bigint[])) AS v(n))
+		SELECT set_config('lock_timeout', (SELECT before FROM w), true) FROM (SELECT count(*) FROM n) AS c`
 	// tryEach returns how many of the names it has locked.
 	tryEach = `WITH k AS MATERIALIZED (SELECT pg_try_advisory_xact_lock_shared(CAST($1 AS bigint)) AS free)
 		SELECT count(*) FROM k CROSS JOIN unnest(CAST($2 AS bigint[])) AS v(n) WHERE k.free AND pg_try_advisory_xact_lock(v.n)`
@@ -59,6 +65,50 @@ const (
 // ErrBadJob if a name does not have 1 to 300 bytes, and ErrUnsupported in a View. Each error, also
 // one of the database, fails the transaction.
 func (t *tx) Lock(ctx context.Context, names ...string) error {
+	return t.eachKind(names, func(kind string, keys []int64) error {
+		query, args := lockEach, []any{lockKey(kindLock, kind), keys}
+		if t.joined {
+			var n int
+			err := t.c.Row(ctx, tryEach, args...).Scan(&n)
+			if err == nil && n != len(keys) {
+				err = fmt.Errorf("%w: another transaction has locked the key (%s); try again", jobstore.ErrUnavailable, kind)
+			}
+			return err
+		}
+		if t.locks += len(keys); t.locks > mostLocks {
+			query, args = lockKind, args[:1]
+		}
+		_, err := t.c.Exec(ctx, query, args...)
+		return err
+	})
+}
+
+// LockSoon implements [jobstore.HastyLocker]. Its errors are those of Lock.
+func (t *tx) LockSoon(ctx context.Context, names ...string) (bool, error) {
+	locked := true
+	err := t.eachKind(names, func(kind string, keys []int64) error {
+		if !locked {
+			return nil // the transaction has failed
+		}
+		query, args := lockEachSoon, []any{lockKey(kindLock, kind), keys}
+		if t.locks += len(keys); t.locks > mostLocks {
+			query, args = lockKind, args[:1]
+		}
+		t.c.Hasty(true)
+		_, err := t.c.Exec(ctx, query, args...)
+		if sqlconn.IsLocked(err) {
+			locked = false
+			return nil
+		}
+		t.c.Hasty(false)
+		return err
+	})
+	return locked && err == nil, err
+}
+
+// eachKind calls fn for each kind of the names, with the numbers of their locks in order. It checks
+// the names. On SQLite it calls nothing. An error fails the transaction.
+func (t *tx) eachKind(names []string, fn func(kind string, keys []int64) error) error {
 	if err := t.writes("lock"); err != nil {
 		return err
 	}
@@ -79,22 +129,7 @@ func (t *tx) Lock(ctx context.Context, names ...string) error {
 	for _, kind := range slices.Sorted(maps.Keys(kinds)) {
 		keys := kinds[kind]
 		slices.Sort(keys)
-		keys = slices.Compact(keys)
-		query, args := lockEach, []any{lockKey(kindLock, kind), keys}
-		if t.joined {
-			var n int64
-			if err := t.c.Row(ctx, tryEach, args...).Scan(&n); err != nil {
-				return t.fail("lock", err)
-			}
-			if int(n) != len(keys) {
-				return t.fail("lock", fmt.Errorf("%w: another transaction has locked the key (%s); try again", jobstore.ErrUnavailable, kind))
-			}
-			continue
-		}
-		if t.locks += len(keys); t.locks > mostLocks {
-			query, args = lockKind, args[:1]
-		}
-		if _, err := t.c.Exec(ctx, query, args...); err != nil {
+		if err := fn(kind, slices.Compact(keys)); err != nil {
 			return t.fail("lock", err)
 		}
 	}

@@ -3,6 +3,7 @@ package sqljobs
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/swarmiji/swarmiji/internal/sqlconn"
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
@@ -27,17 +28,17 @@ func (s *Store) JoinTx(ctx context.Context, t callers.Tx, names []string, fn fun
 		if err := s.ready(ctx); err != nil {
 			return err
 		}
-		if err := s.look(ctx); err != nil {
-			return err
-		}
 		return s.addJoined(ctx, names)
 	}
 	err := s.conn.Join(ctx, t, ready, joinRights, func(ctx context.Context, c *sqlconn.Tx) error {
 		if !s.lite {
 			var level string
-			if err := c.Row(ctx, "SELECT current_setting('transaction_isolation')").Scan(&level); err != nil {
+			var now int64
+			asked := time.Now()
+			if err := c.Row(ctx, "SELECT current_setting('transaction_isolation'), "+c.Dialect().Now()).Scan(&level, &now); err != nil {
 				return err
 			}
+			s.clock.set(now, asked)
 			if level != "read committed" {
 				return fmt.Errorf("%w: the transaction is %s, and a job in a transaction of the caller needs READ COMMITTED to see what was committed before", jobstore.ErrUnsupported, level)
 			}

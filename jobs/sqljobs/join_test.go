@@ -3,9 +3,11 @@ package sqljobs_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/swarmiji/swarmiji/internal/sqlconn/sqltest"
 	"github.com/swarmiji/swarmiji/jobs"
@@ -166,6 +168,38 @@ func TestCreateTxLocks(t *testing.T) {
 		t.Errorf("REPEATABLE READ: %v", err)
 	}
 	finish(t, two.Commit)
+	if err := s.Close(ctx); err != nil {
+		t.Error(err)
+	}
+}
+
+// A key that an open transaction has locked delays only the calls that need it: their changes leave
+// the transaction that they share with others.
+func TestCreateBesideTransaction(t *testing.T) {
+	ctx, dsn := bound(t), postgresURL(t)
+	s, err := jobs.New(jobs.Config{Store: open(t, dsn)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	own := sqltest.Begin(t, dsn)
+	createTx(ctx, t, s, own, jobs.Spec{Name: "n", Key: "a"})
+	taken := make(chan error, 4)
+	for range cap(taken) {
+		go func() { taken <- second(s.Create(ctx, jobs.Spec{Name: "n", Key: "a"})) }()
+	}
+	for i, begun := 0, time.Now(); time.Since(begun) < 3*time.Second; i++ {
+		short, cancel := context.WithTimeout(ctx, 10*time.Second)
+		if _, err := s.Create(short, jobs.Spec{Name: "n", Key: fmt.Sprint("other ", i)}); err != nil {
+			t.Fatalf("Create number %d with another key: %v", i, err)
+		}
+		cancel()
+	}
+	finish(t, own.Commit)
+	for range cap(taken) {
+		if err := <-taken; !errors.As(err, new(*jobs.KeyTakenError)) {
+			t.Errorf("Create with the key: %v, want a KeyTakenError", err)
+		}
+	}
 	if err := s.Close(ctx); err != nil {
 		t.Error(err)
 	}

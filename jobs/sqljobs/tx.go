@@ -43,6 +43,8 @@ var (
 	_ jobstore.Taker   = (*tx)(nil)
 	_ jobstore.Dropper = (*tx)(nil)
 	_ jobstore.Weigher = (*tx)(nil)
+
+	_ jobstore.HastyLocker = (*tx)(nil)
 )
 
 // fail stores err, as wrap converts it, as the transaction's error unless it already has one: the

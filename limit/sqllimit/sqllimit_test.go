@@ -53,16 +53,21 @@ func fileURL(t testing.TB) string {
 	return "sqlite://" + filepath.Join(dir, "app.db")
 }
 
-// each runs a test on both kinds of databases.
+// each runs a test on both kinds of databases, and thoroughly also through PgBouncer.
 func each(t *testing.T, test func(t *testing.T, url string)) {
 	t.Helper()
 	t.Run("sqlite", func(t *testing.T) { test(t, fileURL(t)) })
-	t.Run("postgres", func(t *testing.T) {
+	database := func(t *testing.T) string {
 		url, err := testserver.RequirePostgres(t).Database(t.Context(), testserver.Namespace())
 		if err != nil {
 			t.Fatal(err)
 		}
-		test(t, url+"&pool_max_conns=8")
+		return url + "&pool_max_conns=8"
+	}
+	t.Run("postgres", func(t *testing.T) { test(t, database(t)) })
+	t.Run("pgbouncer", func(t *testing.T) {
+		testserver.Thorough(t)
+		test(t, testserver.RequirePgBouncer(t).Polled(database(t)))
 	})
 }
 

@@ -61,7 +61,7 @@ func TestTakenNames(t *testing.T) {
 	for d := range m.All() {
 		names[d.Name] = r.Get(d.Name) != nil
 	}
-	if len(names) != 22 || slices.Contains(slices.Collect(maps.Values(names)), false) {
+	if len(names) != 28 || slices.Contains(slices.Collect(maps.Values(names)), false) {
 		t.Errorf("registered are %v", names)
 	}
 }

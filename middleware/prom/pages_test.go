@@ -41,7 +41,7 @@ func TestPagesNameMetrics(t *testing.T) {
 		}
 		return string(text)
 	}
-	for _, name := range metricName.FindAllString(read("cmd", "swarmiji", "queuewatch.go"), -1) {
+	for _, name := range metricName.FindAllString(read("cmd", "swarmiji", "internal", "exporter", "exporter.go"), -1) {
 		known[name] = true
 	}
 	found := 0

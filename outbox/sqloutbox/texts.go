@@ -3,6 +3,7 @@ package sqloutbox
 import (
 	"encoding/json"
 	"strconv"
+	"strings"
 
 	"github.com/swarmiji/swarmiji/internal/sqlconn"
 	"github.com/swarmiji/swarmiji/outbox"
@@ -51,9 +52,11 @@ const (
 	// message lists the columns that a relay needs.
 	message = `o.seq, o.order_key, o.queue, CASE WHEN o.from_now = 1 THEN 0 ELSE o.at END,
 		CASE WHEN o.from_now = 1 THEN o.at - p.clock ELSE 0 END, o.id, o.generation, o.priority, o.expires, o.content_type, o.meta, o.body, o.failures`
-	// ready is the condition of a message that has not failed and that no failed message stops.
-	ready = `r.namespace = $1 AND r.retry = 0 AND (r.order_key = '' OR NOT EXISTS (SELECT 1 FROM swarmiji_outbox AS s
+	// ready is the condition of a message that has not failed and that no failed message stops. SQLite
+	// would read all failed messages of the bucket for each message.
+	ready = `r.namespace = $1 AND r.retry = 0 AND (r.order_key = '' OR NOT EXISTS (SELECT 1 FROM swarmiji_outbox AS s` + byKey + `
 		WHERE s.namespace = $1 AND s.bucket = r.bucket AND s.order_key = r.order_key AND s.retry > 0 AND s.order_key <> ''))`
+	byKey = ` INDEXED BY swarmiji_outbox_stopped`
 	// content lists the columns that a message keeps when it becomes dead and comes back.
 	content = `namespace, bucket, order_key, queue, at, from_now, id, generation, priority, expires, content_type, meta, body`
 )
@@ -111,7 +114,7 @@ func newTexts(d sqlconn.Dialect) *texts {
 		t.bytes = "bytea"
 		t.buckets += " FOR UPDATE"
 		t.read = page(`SELECT i.seq, i.size FROM unnest($2::bigint[]) AS b(bucket) CROSS JOIN LATERAL (
-				SELECT r.seq, length(r.body) AS size FROM swarmiji_outbox AS r WHERE r.bucket = b.bucket AND `+ready+`
+				SELECT r.seq, length(r.body) AS size FROM swarmiji_outbox AS r WHERE r.bucket = b.bucket AND `+strings.Replace(ready, byKey, "", 1)+`
 				ORDER BY r.seq LIMIT `+bucketRows+`) AS i
 			ORDER BY i.seq LIMIT `+pageRows, "f.bucket "+in)
 		return t

@@ -38,6 +38,7 @@ func (t *table) save(from *Store, r *resultstore.Record) ([]*stream, *entry, err
 	e.rec.Result = bytes.Clone(r.Result)
 	e.rec.TTL = 0
 	e.rec.StartedAt, e.rec.FinishedAt = millis(r.StartedAt), millis(r.FinishedAt)
+	e.rec.Progress.At = millis(r.Progress.At)
 
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -43,7 +43,27 @@ func TestStoreMemory(t *testing.T) {
 
 func TestStorePostgres(t *testing.T) {
 	t.Parallel()
-	resultstoretest.Run(t, postgresHarness)
+	resultstoretest.Run(t, func(t testing.TB) *resultstoretest.Harness {
+		p := testserver.RequirePostgres(t)
+		h := postgresHarness(p, p.URL())
+		h.Report = "../../docs/capabilities/results-postgres.json"
+		return h
+	})
+}
+
+// TestStorePgBouncer runs the suite through PgBouncer: with polling, and with a direct connection
+// for notifications.
+func TestStorePgBouncer(t *testing.T) {
+	t.Parallel()
+	p := testserver.OwnPostgres(t, testserver.PostgresConfig{})
+	pooler := testserver.OwnPgBouncer(t, p)
+	t.Run("polled", func(t *testing.T) {
+		testserver.Thorough(t)
+		resultstoretest.Run(t, func(testing.TB) *resultstoretest.Harness { return postgresHarness(p, pooler.Polled(p.URL())) })
+	})
+	t.Run("listened", func(t *testing.T) {
+		resultstoretest.Run(t, func(testing.TB) *resultstoretest.Harness { return postgresHarness(p, pooler.Listened(p.URL())) })
+	})
 }
 
 func fileHarness(dsn string) *resultstoretest.Harness {
@@ -79,8 +99,8 @@ func memoryHarness(db sqldb.DB) *resultstoretest.Harness {
 	}
 }
 
-func postgresHarness(t testing.TB) *resultstoretest.Harness {
-	p := testserver.RequirePostgres(t)
+// postgresHarness returns a harness whose stores reach the server p at a URL.
+func postgresHarness(p *testserver.Postgres, at string) *resultstoretest.Harness {
 	ns := testserver.Namespace()
 	up := func(t testing.TB) {
 		if err := p.Restart(within(t, time.Minute)); err != nil {
@@ -89,7 +109,7 @@ func postgresHarness(t testing.TB) *resultstoretest.Harness {
 	}
 	return &resultstoretest.Harness{
 		Open: func(t testing.TB) resultstore.ResultStore {
-			return open(t, sqlresults.Config{DB: sqltest.Open(t, p.URL()+"&pool_max_conns=4"), Namespace: ns, MaxResult: largest})
+			return open(t, sqlresults.Config{DB: sqltest.Open(t, at+"&pool_max_conns=4"), Namespace: ns, MaxResult: largest})
 		},
 		Sever: func(t testing.TB, _ resultstore.ResultStore) {
 			if err := p.CloseAllConnections(within(t, 20*time.Second)); err != nil {
@@ -104,14 +124,13 @@ func postgresHarness(t testing.TB) *resultstoretest.Harness {
 			p.Kill()
 			return func() { up(t) }
 		},
-		Begin:    begin(p.URL()),
+		Begin:    begin(at),
 		Foreign:  foreign,
 		Prefix:   ns,
 		Secret:   p.Password(),
 		Promises: promises(),
 		Quiet:    quiet,
 		Unread:   unread,
-		Report:   "../../docs/capabilities/results-postgres.json",
 	}
 }
 

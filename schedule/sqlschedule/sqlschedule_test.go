@@ -83,12 +83,12 @@ func liteHarness(t testing.TB) *scheduletest.Harness {
 	}
 }
 
-func postgresHarness(t testing.TB) *scheduletest.Harness {
-	p := testserver.RequirePostgres(t)
+// postgresHarness returns a harness whose stores reach the server p at a URL.
+func postgresHarness(t testing.TB, p *testserver.Postgres, at string) *scheduletest.Harness {
 	name := testserver.Namespace() // one database for many schedules
 	return &scheduletest.Harness{
 		Open: func(t testing.TB) scheduletest.Store {
-			return open(t, sqlschedule.Config{DB: sqltest.Open(t, p.URL()+"&pool_max_conns=4"), Name: name})
+			return open(t, sqlschedule.Config{DB: sqltest.Open(t, at+"&pool_max_conns=4"), Name: name})
 		},
 		Sever: func(t testing.TB, _ scheduletest.Store) {
 			if err := p.CloseAllConnections(testwait.Long(t)); err != nil {
@@ -110,15 +110,35 @@ func postgresHarness(t testing.TB) *scheduletest.Harness {
 			}
 		},
 		Secret:   p.Password(),
-		Begin:    begin(p.URL()),
+		Begin:    begin(at),
 		Foreign:  foreign(t),
 		Promises: promises,
-		Report:   "../../docs/capabilities/schedules-postgres.json",
 	}
 }
 
-func TestStore(t *testing.T)         { scheduletest.Run(t, liteHarness) }
-func TestStorePostgres(t *testing.T) { scheduletest.Run(t, postgresHarness) }
+func TestStore(t *testing.T) { scheduletest.Run(t, liteHarness) }
+
+func TestStorePostgres(t *testing.T) {
+	scheduletest.Run(t, func(t testing.TB) *scheduletest.Harness {
+		p := testserver.RequirePostgres(t)
+		h := postgresHarness(t, p, p.URL())
+		h.Report = "../../docs/capabilities/schedules-postgres.json"
+		return h
+	})
+}
+
+// TestStorePgBouncer runs the suite through PgBouncer: with polling, and with a direct connection
+// for notifications.
+func TestStorePgBouncer(t *testing.T) {
+	testserver.Thorough(t)
+	p := testserver.OwnPostgres(t, testserver.PostgresConfig{})
+	pooler := testserver.OwnPgBouncer(t, p)
+	for name, at := range map[string]string{"polled": pooler.Polled(p.URL()), "listened": pooler.Listened(p.URL())} {
+		t.Run(name, func(t *testing.T) {
+			scheduletest.Run(t, func(t testing.TB) *scheduletest.Harness { return postgresHarness(t, p, at) })
+		})
+	}
+}
 
 // child opens a store in the processes of TestKilled.
 func child(url, name string) (scheduletest.Store, error) {

@@ -212,3 +212,42 @@ func Example() {
 	// Output:
 	// <nil> <nil>
 }
+
+// ExampleFromDB shares the file of the program's own pool, whose rows and messages are then in one
+// file.
+func ExampleFromDB() {
+	ctx := context.Background()
+	dir, err := os.MkdirTemp("", "shop")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer os.RemoveAll(dir)
+	pool, err := sql.Open("sqlite", "file:"+filepath.Join(dir, "shop.db")+"?_pragma=busy_timeout(5000)")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer pool.Close()
+	db, err := sqlite.FromDB(ctx, pool, sqlite.Config{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer db.Close(ctx)
+	b, err := sqlbroker.New(sqlbroker.Config{DB: db})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer b.Close(ctx)
+	if err := broker.Declare(ctx, b, broker.Queue{Name: "mail"}); err != nil {
+		fmt.Println(err)
+		return
+	}
+	var queues int
+	err = pool.QueryRowContext(ctx, "SELECT count(*) FROM swarmiji_queue").Scan(&queues)
+	fmt.Println(queues, err)
+	// Output:
+	// 1 <nil>
+}

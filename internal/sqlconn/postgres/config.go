@@ -48,6 +48,9 @@ var settings = [][2]string{
 	// A process that is frozen during a transaction must release its locks.
 	{"idle_in_transaction_session_timeout", "30000"},
 	{"jit", "off"},
+	// A transaction of a caller may hold a lock for long. A statement that waits for it must give its
+	// connection to others in between: it fails and is repeated.
+	{"lock_timeout", "2000"},
 	{"plan_cache_mode", "force_generic_plan"},
 }
 

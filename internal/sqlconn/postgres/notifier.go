@@ -182,22 +182,11 @@ func (p *postgres) poll(ctx context.Context, w *sqlconn.Wakes) {
 // listens it notifies all watchers, because of earlier changes. It closes the connection at the
 // end.
 func (p *postgres) listen(ctx context.Context, w *sqlconn.Wakes) (bool, error) {
-	cc := p.config.listen.Copy()
-	// BeforeConnect of the user's pool may renew the password.
-	if before := p.config.pool.BeforeConnect; before != nil {
-		if err := before(ctx, cc); err != nil {
-			return false, err
-		}
-	}
-	conn, err := pgx.ConnectConfig(ctx, cc)
+	conn, hangUp, err := p.dial(ctx, p.config.listen)
 	if err != nil {
 		return false, err
 	}
-	defer func() {
-		end, cancel := context.WithTimeout(context.Background(), time.Second)
-		defer cancel()
-		_ = conn.Close(end)
-	}()
+	defer hangUp()
 	if _, err := conn.Exec(ctx, "LISTEN "+pgx.Identifier{channel + p.config.Schema}.Sanitize()); err != nil {
 		return false, err
 	}

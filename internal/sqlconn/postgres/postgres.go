@@ -117,6 +117,37 @@ func (p *postgres) acquire(ctx, life context.Context) (*pgxpool.Conn, error) {
 	return conn, unusable(sqlconn.Classify(err))
 }
 
+// dial returns a connection that is not one of the pool. The caller must call hangUp, which closes
+// it within a second.
+func (p *postgres) dial(ctx context.Context, cfg *pgx.ConnConfig) (conn *pgx.Conn, hangUp func(), err error) {
+	cfg = cfg.Copy()
+	// BeforeConnect of the user's pool may renew the password.
+	if before := p.config.pool.BeforeConnect; before != nil {
+		if err := before(ctx, cfg); err != nil {
+			return nil, nil, err
+		}
+	}
+	if conn, err = pgx.ConnectConfig(ctx, cfg); err != nil {
+		return nil, nil, err
+	}
+	return conn, func() {
+		end, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		_ = conn.Close(end) // its work is done
+	}, nil
+}
+
+// Identity implements [sqlconn.Database].
+func (p *postgres) Identity(ctx context.Context, query string) (answer string, err error) {
+	conn, hangUp, err := p.dial(ctx, p.config.pool.ConnConfig)
+	if err != nil {
+		return "", unusable(sqlconn.Classify(err))
+	}
+	defer hangUp()
+	err = conn.QueryRow(ctx, query).Scan(&answer)
+	return answer, err
+}
+
 // unanswered returns the error of a connection that was not made.
 func unanswered(host string, port uint16, found, next string, cause error) *reach.Error {
 	at := net.JoinHostPort(host, strconv.Itoa(int(port)))
@@ -204,7 +235,7 @@ func (p *postgres) again(conn *pgx.Conn, tx *sqlconn.Tx, err error) error {
 			p.pool.Reset()
 		}
 	}
-	if isTransient(tx.Err()) {
+	if tx.Repeatable() {
 		return &retryable{err, tx.Success()}
 	}
 	return err

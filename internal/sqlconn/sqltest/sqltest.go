@@ -4,6 +4,7 @@ package sqltest
 import (
 	"context"
 	"log/slog"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -39,6 +40,16 @@ func Open(t testing.TB, url string) sqldb.DB {
 		}
 	})
 	return db
+}
+
+// Addr returns host:port of a URL of PostgreSQL.
+func Addr(t testing.TB, at string) string {
+	t.Helper()
+	u, err := url.Parse(at)
+	if err != nil {
+		t.Fatal("the URL cannot be read") // its text may contain a password
+	}
+	return u.Host
 }
 
 // Conn returns a connection to the database of a URL, for statements of a test.

@@ -44,7 +44,11 @@ func Begin(t testing.TB, url string) Transaction {
 }
 
 // ofClient returns a URL of PostgreSQL for the client, which finds the tables by its search path.
-func ofClient(url string) string { return strings.Replace(url, "&schema=", "&search_path=", 1) }
+// Through PgBouncer it prepares no statements.
+func ofClient(url string) string {
+	url, _, _ = strings.Cut(url, "&listen_url=")
+	return strings.NewReplacer("&schema=", "&search_path=", "&pgbouncer=true", "&default_query_exec_mode=exec").Replace(url)
+}
 
 // BeginSQL is Begin by database/sql.
 func BeginSQL(t testing.TB, url string) Transaction {

@@ -228,8 +228,29 @@ func (e *Engine) runBatch(batch []*Change) {
 // other error rolls the whole transaction back and is returned. When locks are missing, it rolls
 // back, notes the missing locks of all changes (and deferrals to lock in task), and runs all
 // changes again. Returns ErrUnavailable if ctx ends between two tries. It blocks.
+//
+// It does not wait for a key that another transaction holds for long: that may be one of a caller
+// (CreateTx). Changes with keys get ErrNeedsOwnTx then, and the others run again.
 func (e *Engine) runShared(ctx context.Context, changes []*Change) error {
-	var l Locks
+	err := e.tryShared(ctx, changes)
+	if !errors.Is(err, errHeld) {
+		return err
+	}
+	var rest []*Change
+	for _, c := range changes {
+		if c.err = ErrNeedsOwnTx; c.Key == "" && c.Needs == nil {
+			rest = append(rest, c)
+		}
+	}
+	if len(rest) == 0 || len(rest) == len(changes) {
+		return nil
+	}
+	return e.tryShared(ctx, rest)
+}
+
+// tryShared is runShared that returns errHeld for a held key.
+func (e *Engine) tryShared(ctx context.Context, changes []*Change) error {
+	l := Locks{hasty: true}
 	if err := e.findJobs(ctx, changes, &l); err != nil {
 		return err
 	}

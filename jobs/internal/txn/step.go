@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/swarmiji/swarmiji/capability"
 	"github.com/swarmiji/swarmiji/jobs/internal/rules"
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
@@ -82,12 +83,20 @@ func (t *Step) begin(ctx context.Context) error {
 }
 
 // lockNames sorts names and locks them until the transaction ends. It blocks while another
-// transaction holds one of them. It does nothing without names. Returns errors of the store.
+// transaction holds one of them. With t.Locks.hasty it returns errHeld instead, if the store can do
+// that. It does nothing without names. Returns errors of the store.
 func (t *Step) lockNames(ctx context.Context, names []string) error {
 	if len(names) == 0 {
 		return nil
 	}
 	slices.Sort(names)
+	if l, ok := capability.As[jobstore.HastyLocker](t.Tx); ok && t.Locks.hasty {
+		locked, err := l.LockSoon(ctx, names...)
+		if err == nil && !locked {
+			err = errHeld
+		}
+		return err
+	}
 	return t.Tx.Lock(ctx, names...)
 }
 

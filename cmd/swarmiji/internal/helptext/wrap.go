@@ -1,4 +1,5 @@
-package main
+// Package helptext wraps the help texts of commands.
+package helptext
 
 import (
 	"strings"
@@ -6,15 +7,15 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// helpWidth is the width of help texts in columns.
-const helpWidth = 98
+// width is the width of help texts in columns.
+const width = 98
 
-// wrapHelp wraps the descriptions and the flags of cmd and of all commands below it.
-func wrapHelp(cmd *cobra.Command) {
+// Wrap wraps the descriptions and the flags of cmd and of all commands below it.
+func Wrap(cmd *cobra.Command) {
 	cmd.SetUsageTemplate(strings.ReplaceAll(cmd.UsageTemplate(), ".FlagUsages ", ".FlagUsagesWrapped 98 "))
 	var each func(*cobra.Command)
 	each = func(c *cobra.Command) {
-		c.Long = wrap(c.Long, helpWidth)
+		c.Long = wrap(c.Long, width)
 		for _, sub := range c.Commands() {
 			each(sub)
 		}

@@ -1,4 +1,5 @@
-package main
+// Package exporter shows the lengths of queues in Prometheus' text format, without a consumer.
+package exporter
 
 import (
 	"bytes"
@@ -6,6 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
+	"net/http"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -16,14 +20,15 @@ import (
 // namesAge is the time after which the names of the queues are read again.
 const namesAge = time.Minute
 
-// queueWatch reads the lengths of queues, at most once in each refresh. Safe for concurrent use.
-type queueWatch struct {
-	inspector broker.Inspector
-	names     []string
-	list      func(ctx context.Context) ([]string, error) // nil: the names are fixed
-	refresh   time.Duration
-	timeout   time.Duration
-	logger    *slog.Logger
+// Exporter reads the lengths of queues, at most once in each Refresh. Set its fields before the
+// first call. Safe for concurrent use.
+type Exporter struct {
+	Inspector broker.Inspector
+	Names     []string
+	List      func(ctx context.Context) ([]string, error) // nil: the names are fixed
+	Refresh   time.Duration
+	Timeout   time.Duration // of a look at the broker
+	Logger    *slog.Logger
 
 	mu       sync.Mutex // held during a look at the broker
 	namesAt  time.Time
@@ -33,33 +38,72 @@ type queueWatch struct {
 	logged   string // the error that was logged last
 }
 
+// Serve serves /metrics until ctx ends. Then it waits for the requests in progress, for closing at
+// most. It closes ln.
+func (w *Exporter) Serve(ctx context.Context, ln net.Listener, closing time.Duration) error {
+	server := &http.Server{Handler: w.Handler(), ReadHeaderTimeout: 5 * time.Second, IdleTimeout: 2 * time.Minute}
+	closed := make(chan error, 1)
+	end := context.AfterFunc(ctx, func() {
+		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), closing)
+		defer cancel()
+		closed <- server.Shutdown(ending)
+	})
+	err := server.Serve(ln)
+	if end() { // ctx has not ended: the listener failed
+		return err
+	}
+	return <-closed
+}
+
+// Handler serves /metrics.
+func (w *Exporter) Handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /metrics", func(rw http.ResponseWriter, r *http.Request) {
+		rw.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
+		_, _ = rw.Write(w.page(r.Context())) // the client may be gone
+	})
+	return mux
+}
+
+// maxExported limits the number of queues, because each is a label.
+const maxExported = 1000
+
+// bounded returns the first maxExported names, sorted, and how many others there are.
+func bounded(names []string) (shown []string, left int) {
+	names = slices.Clone(names)
+	slices.Sort(names)
+	names = slices.Compact(names)
+	n := min(len(names), maxExported)
+	return names[:n], len(names) - n
+}
+
 // page returns the metrics in Prometheus' text format. It waits for the broker up to the timeout,
-// unless the last look is younger than refresh.
-func (w *queueWatch) page(ctx context.Context) []byte {
+// unless the last look is younger than Refresh.
+func (w *Exporter) page(ctx context.Context) []byte {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.last != nil && time.Since(w.lookedAt) < w.refresh {
+	if w.last != nil && time.Since(w.lookedAt) < w.Refresh {
 		return w.last
 	}
 	// other requests wait for this look too
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), w.timeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), w.Timeout)
 	defer cancel()
 	w.last = w.look(ctx)
 	w.lookedAt = time.Now()
 	return w.last
 }
 
-// queues returns the names of the queues, and reads them if they are old. Call it with w.mu held,
-// except before the first page.
-func (w *queueWatch) queues(ctx context.Context) ([]string, error) {
-	if w.list == nil || w.names != nil && time.Since(w.namesAt) < namesAge {
-		return w.names, nil
+// Queues returns the names of the queues, and reads them if they are old. Call it before the first
+// page only.
+func (w *Exporter) Queues(ctx context.Context) ([]string, error) {
+	if w.List == nil || w.Names != nil && time.Since(w.namesAt) < namesAge {
+		return w.Names, nil
 	}
-	names, err := w.list(ctx)
+	names, err := w.List(ctx)
 	if err != nil {
 		return nil, err
 	}
-	w.names, w.namesAt = names, time.Now()
+	w.Names, w.namesAt = names, time.Now()
 	return names, nil
 }
 
@@ -72,16 +116,16 @@ type length struct {
 
 // look reads the lengths of all queues and returns the page. A queue that does not exist is left
 // out. After another error all queues are left out, because their numbers are not known.
-func (w *queueWatch) look(ctx context.Context) []byte {
+func (w *Exporter) look(ctx context.Context) []byte {
 	begin := time.Now()
-	names, err := w.queues(ctx)
+	names, err := w.Queues(ctx)
 	names, left := bounded(names)
 	var all []length
 	for _, q := range names {
 		if err != nil {
 			break
 		}
-		st, serr := w.inspector.Stats(ctx, q)
+		st, serr := w.Inspector.Stats(ctx, q)
 		switch {
 		case serr == nil:
 			all = append(all, length{q, time.Now(), st})
@@ -95,7 +139,7 @@ func (w *queueWatch) look(ctx context.Context) []byte {
 		w.failures++
 		if text := err.Error(); text != w.logged {
 			w.logged = text
-			w.logger.WarnContext(ctx, "the queues cannot be read; this error is logged once", slog.Any("error", err))
+			w.Logger.WarnContext(ctx, "the queues cannot be read; this error is logged once", slog.Any("error", err))
 		}
 	} else {
 		w.logged = ""

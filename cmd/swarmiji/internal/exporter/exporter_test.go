@@ -1,4 +1,4 @@
-package main
+package exporter
 
 import (
 	"context"
@@ -13,6 +13,9 @@ import (
 
 	"github.com/swarmiji/swarmiji/broker"
 )
+
+// patience bounds a look at the broker.
+const patience = 40 * time.Second
 
 // fixedStats is an Inspector with fixed answers.
 type fixedStats struct {
@@ -61,13 +64,13 @@ func shown(t *testing.T, page []byte) map[string]float64 {
 	return all
 }
 
-func TestQueueWatch(t *testing.T) {
+func TestPage(t *testing.T) {
 	in := &fixedStats{stats: map[string]broker.Stats{
 		"mail":   {Ready: 3, Held: 2, Delayed: 1, Dead: 4, DeadDropped: 5, Oldest: time.Now().Add(-time.Hour)},
 		"rabbit": {Ready: 3, Held: -1, Delayed: -1, Dead: 0, DeadDropped: -1},
 		"empty":  {},
 	}}
-	w := &queueWatch{inspector: in, names: []string{"rabbit", "mail", "mail", "empty", "nobody"}, timeout: patience, logger: slog.New(slog.DiscardHandler)}
+	w := &Exporter{Inspector: in, Names: []string{"rabbit", "mail", "mail", "empty", "nobody"}, Timeout: patience, Logger: slog.New(slog.DiscardHandler)}
 	got := shown(t, w.page(t.Context()))
 	for name, want := range map[string]float64{
 		"swarmiji_queue_ready_tasks mail": 3, "swarmiji_queue_held_tasks mail": 2, "swarmiji_queue_delayed_tasks mail": 1,
@@ -103,9 +106,9 @@ func TestQueueWatch(t *testing.T) {
 	}
 }
 
-// TestQueueWatchIsFrugal shows that a look is used for further requests, that the names are read
+// TestIsFrugal shows that a look is used for further requests, that the names are read
 // rarely, and that at most maxExported queues are shown.
-func TestQueueWatchIsFrugal(t *testing.T) {
+func TestIsFrugal(t *testing.T) {
 	in := &fixedStats{stats: map[string]broker.Stats{}}
 	var names []string
 	for i := range maxExported + 7 {
@@ -113,7 +116,7 @@ func TestQueueWatchIsFrugal(t *testing.T) {
 		in.stats[names[i]] = broker.Stats{Ready: i}
 	}
 	listed := 0
-	w := &queueWatch{inspector: in, refresh: time.Hour, timeout: patience, logger: slog.New(slog.DiscardHandler), list: func(context.Context) ([]string, error) {
+	w := &Exporter{Inspector: in, Refresh: time.Hour, Timeout: patience, Logger: slog.New(slog.DiscardHandler), List: func(context.Context) ([]string, error) {
 		listed++
 		return names, nil
 	}}
@@ -126,7 +129,7 @@ func TestQueueWatchIsFrugal(t *testing.T) {
 	if in.asked != maxExported || listed != 1 {
 		t.Errorf("%d questions for lengths and %d for names, want %d and 1", in.asked, listed, maxExported)
 	}
-	w.refresh = 0
+	w.Refresh = 0
 	w.page(t.Context())
 	if in.asked != 2*maxExported || listed != 1 {
 		t.Errorf("%d questions for lengths and %d for names, want %d and 1", in.asked, listed, 2*maxExported)
