@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/swarmiji/swarmiji/cmd/swarmiji/internal/httpserve"
 	"github.com/swarmiji/swarmiji/dashboard"
 	"github.com/swarmiji/swarmiji/inspect"
 	"github.com/swarmiji/swarmiji/open"
@@ -100,13 +101,13 @@ func (a *app) serveDashboard(ctx context.Context, ln net.Listener, c dashboard.C
 	end := context.AfterFunc(ctx, func() { // a stream would hold up the end of the server
 		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTime)
 		defer cancel()
-		_ = d.Close(closing) // serveHTTP waits for the same streams
+		_ = d.Close(closing) // Serve waits for the same streams
 	})
 	defer end()
 	if _, err := fmt.Fprintf(a.stdout, "dashboard at http://%s/\n", browsable(ln.Addr())); err != nil {
 		return errors.Join(err, ln.Close())
 	}
-	err = serveHTTP(ctx, ln, d)
+	err = httpserve.Serve(ctx, ln, d, closeTime)
 	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTime)
 	defer cancel()
 	return errors.Join(err, d.Close(closing))
