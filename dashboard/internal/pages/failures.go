@@ -15,6 +15,7 @@ import (
 // Limits of the groups of failures.
 const (
 	grouped   = 2000 // failed tasks that are read
+	maxReads  = 5    // pages of them, which may be empty
 	maxGroups = 20   // groups on the overview
 )
 
@@ -44,7 +45,8 @@ func (f *failure) Part() (longest string) {
 func failures(ctx context.Context, api inspect.API) (groups []failure, more bool, err error) {
 	byCause := make(map[string]*failure)
 	q := inspect.TaskQuery{Query: "state:failed since:24h", Limit: inspect.MaxLimit}
-	for read := 0; read < grouped; {
+	read := 0
+	for range maxReads {
 		page, err := api.ListTasks(ctx, q)
 		if missing(err) {
 			return deadGroups(ctx, api)
@@ -59,8 +61,11 @@ func failures(ctx context.Context, api inspect.API) (groups []failure, more bool
 		if q.Cursor = page.Next; q.Cursor == "" {
 			break
 		}
-		more = read >= grouped
+		if read >= grouped {
+			break
+		}
 	}
+	more = q.Cursor != ""
 	for _, g := range byCause {
 		groups = append(groups, *g)
 	}
@@ -139,12 +144,9 @@ func deadGroups(ctx context.Context, api inspect.API) (groups []failure, more bo
 			return nil, false, err
 		}
 		more = more || s.More
-		counts := make(map[string]int)
-		for reason, n := range s.Reasons {
-			counts[cause(reason)] += n
-		}
-		for message, n := range counts {
-			groups = append(groups, failure{Queue: q.Name, Message: message, Count: n, First: s.Oldest, Last: s.Newest, Dead: true})
+		for _, g := range causes(s.Reasons) {
+			g.Queue, g.First, g.Last, g.Dead = q.Name, s.Oldest, s.Newest, true
+			groups = append(groups, g)
 		}
 		if len(groups) >= maxGroups {
 			more = true
@@ -155,4 +157,20 @@ func deadGroups(ctx context.Context, api inspect.API) (groups []failure, more bo
 		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Queue, b.Queue), cmp.Compare(a.Message, b.Message))
 	})
 	return groups[:min(len(groups), maxGroups)], more, nil
+}
+
+// causes groups the reasons of dead letters, the most frequent first.
+func causes(reasons map[string]int) []failure {
+	counts := make(map[string]int)
+	for reason, n := range reasons {
+		counts[cause(reason)] += n
+	}
+	groups := make([]failure, 0, len(counts))
+	for message, n := range counts {
+		groups = append(groups, failure{Message: message, Count: n})
+	}
+	slices.SortFunc(groups, func(a, b failure) int {
+		return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Message, b.Message))
+	})
+	return groups
 }

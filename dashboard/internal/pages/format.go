@@ -16,7 +16,7 @@ import (
 // functions returns the functions of templates.
 func functions() template.FuncMap {
 	return template.FuncMap{
-		"since": since, "dur": dur, "num": num, "badge": badge, "link": link, "do": do, "ask": ask, "indent": indent, "short": short,
+		"since": since, "dur": dur, "num": num, "badge": badge, "link": link, "do": do, "ask": ask, "indent": indent, "short": short, "shortID": shortID,
 		"join":   func(all []string) string { return strings.Join(all, ", ") },
 		"helpOf": helpOf, "workerState": workerState, "quietWorker": quietWorker, "queueState": queueState, "eventState": eventState, "quote": quote,
 		"reasons": func(v *view, e inspect.Explanation) reasonsView { return reasonsView{v, e} },
@@ -151,6 +151,22 @@ func short(n int, text string) string {
 		}
 	}
 	return text
+}
+
+// Lengths of the parts of a short id, in bytes. Ids that begin with a time differ at their ends.
+const (
+	longID = 24
+	idHead = 8
+	idTail = 10
+)
+
+// shortID returns the beginning and the end of a long id, for lists.
+func shortID(id any) string {
+	text := fmt.Sprint(id)
+	if len(text) <= longID {
+		return text
+	}
+	return strings.ToValidUTF8(text[:idHead], "") + "…" + strings.ToValidUTF8(text[len(text)-idTail:], "")
 }
 
 // percent returns done of total as a text, or "" if the total is not known.

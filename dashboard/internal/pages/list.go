@@ -48,7 +48,8 @@ type overviewData struct {
 	Checked  int // checks that were fine
 	StuckErr error
 
-	Workers    []busyWorker
+	Workers    []busyWorker // consumers
+	Producers  int
 	WorkersErr error
 
 	Queues    []inspect.Queue
@@ -96,13 +97,13 @@ func (p *Pages) overview(r *request) (any, string, error) {
 	d.Queues, d.Notes = queues.Queues, queues.Notes
 	d.Rates = slices.ContainsFunc(d.Queues, func(q inspect.Queue) bool { return q.Rates != nil })
 	d.Stuck, d.Checked = troubles(report.Findings, d.Queues)
-	d.Workers = busy(workers.Workers, running.Tasks)
+	d.Workers, d.Producers = busy(workers.Workers, running.Tasks)
 	return &d, shell("doctor"), nil
 }
 
 // troubles returns what is stuck, the failed first, and the number of checks that were fine.
 func troubles(findings []inspect.Finding, queues []inspect.Queue) (all []trouble, fine int) {
-	told := make(map[string]bool)
+	resumes := make(map[string]bool)
 	for _, f := range findings {
 		if f.Outcome == inspect.Fine {
 			fine++
@@ -110,12 +111,11 @@ func troubles(findings []inspect.Finding, queues []inspect.Queue) (all []trouble
 		}
 		t := trouble{Outcome: f.Outcome, Check: f.Check, Text: f.Detail}
 		if name, ok := strings.CutPrefix(f.Check, "queue "); ok {
-			told[name] = true
 			i := slices.IndexFunc(queues, func(q inspect.Queue) bool { return q.Name == name })
 			switch {
 			case i < 0:
 			case strings.Contains(f.Detail, "is paused") && queues[i].Paused > 0:
-				t.Resume = name
+				t.Resume, resumes[name] = name, true
 			case strings.Contains(f.Detail, "dead letters") && queues[i].Dead > 0:
 				t.Dead = name
 			default:
@@ -125,12 +125,24 @@ func troubles(findings []inspect.Finding, queues []inspect.Queue) (all []trouble
 		all = append(all, t)
 	}
 	for i := range queues {
-		if q := &queues[i]; q.Pause != nil && !told[q.Name] {
-			all = append(all, trouble{Outcome: inspect.Warn, Check: "queue " + q.Name, Text: "is paused: no consumer takes its tasks", Resume: q.Name})
+		if q := &queues[i]; q.Pause != nil && !resumes[q.Name] {
+			all = append(all, trouble{Outcome: inspect.Warn, Check: "queue " + q.Name, Text: paused(q), Resume: q.Name})
 		}
 	}
 	slices.SortStableFunc(all, func(a, b trouble) int { return rank(a.Outcome) - rank(b.Outcome) })
 	return all, fine
+}
+
+// paused returns the sentence about a stored pause, after the name of the queue.
+func paused(q *inspect.Queue) string {
+	text := "is paused, and no consumer takes its tasks"
+	if q.Pause.By != "" {
+		text += "; by " + q.Pause.By
+	}
+	if q.Pause.Reason != "" {
+		text += ": " + q.Pause.Reason
+	}
+	return text
 }
 
 func rank(o inspect.Outcome) int {
@@ -140,10 +152,13 @@ func rank(o inspect.Outcome) int {
 	return 1
 }
 
-// busy returns the workers with their tasks, those that run most first.
-func busy(workers []inspect.Worker, running []inspect.RunningTask) []busyWorker {
-	all := make([]busyWorker, 0, len(workers))
+// busy returns the consumers with their tasks, those that run most first, and the number of producers.
+func busy(workers []inspect.Worker, running []inspect.RunningTask) (all []busyWorker, producers int) {
 	for _, w := range workers {
+		if w.Role == "producer" {
+			producers++
+			continue
+		}
 		b := busyWorker{Worker: w}
 		for _, t := range running {
 			switch {
@@ -157,7 +172,7 @@ func busy(workers []inspect.Worker, running []inspect.RunningTask) []busyWorker 
 		all = append(all, b)
 	}
 	slices.SortStableFunc(all, func(a, b busyWorker) int { return b.Active - a.Active })
-	return all
+	return all, producers
 }
 
 func (p *Pages) queues(r *request) (any, string, error) {
@@ -213,7 +228,8 @@ func (p *Pages) queue(r *request) (any, string, error) {
 
 // setting returns the stored operations of a queue.
 func (p *Pages) setting(ctx context.Context, queue string) (inspect.Setting, error) {
-	for q := (inspect.SettingsQuery{Limit: inspect.MaxLimit}); ; {
+	q := inspect.SettingsQuery{Limit: inspect.MaxLimit}
+	for range maxReads {
 		page, err := p.api.ListSettings(ctx, q)
 		if err != nil {
 			return inspect.Setting{}, err
@@ -224,9 +240,10 @@ func (p *Pages) setting(ctx context.Context, queue string) (inspect.Setting, err
 			}
 		}
 		if q.Cursor = page.Next; q.Cursor == "" {
-			return inspect.Setting{}, nil
+			break
 		}
 	}
+	return inspect.Setting{}, nil
 }
 
 type tasksData struct {
@@ -292,6 +309,7 @@ type deadData struct {
 	Filter  inspect.DeadFilter
 	Queues  []inspect.Queue // with dead letters, if no queue is selected
 	Summary inspect.DeadSummary
+	Reasons []failure // the reasons of the summary without what is particular
 	Page    inspect.DeadPage
 }
 
@@ -316,6 +334,7 @@ func (p *Pages) dead(r *request) (any, string, error) {
 	}
 	var err error
 	if d.Summary, err = p.api.SummarizeDead(r.Context(), d.Filter); err == nil {
+		d.Reasons = causes(d.Summary.Reasons)
 		d.Page, err = p.api.ListDead(r.Context(), inspect.DeadQuery{DeadFilter: d.Filter, Limit: pageSize, Cursor: r.value("cursor")})
 	}
 	return of(&d, err), shell(args...), err

@@ -304,8 +304,7 @@ func (c *conn) send(kind, id, lines string) {
 
 // eventState returns the state of a task or node after an event.
 func eventState(kind string) string {
-	_, state, _ := strings.Cut(kind, "-")
-	return state
+	return strings.TrimPrefix(strings.TrimPrefix(kind, "task-"), "worker-")
 }
 
 // row is an event for the page of events. All values are texts, so that no number is rounded.
