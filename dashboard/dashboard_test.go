@@ -29,6 +29,16 @@ type system struct {
 	purged, actor string
 }
 
+// newSystem returns a system without parts, so that its other methods are not supported.
+func newSystem(t *testing.T) *system {
+	t.Helper()
+	api, err := inspect.New(inspect.Config{Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &system{API: api}
+}
+
 func (s *system) PurgeQueue(ctx context.Context, p inspect.Purge) (inspect.Change, error) {
 	s.purged, s.actor = p.Queue, inspect.ActorOf(ctx)
 	return inspect.Change{Do: inspect.DoPurgeQueue}, nil
@@ -88,7 +98,7 @@ var users = []dashboard.User{
 // open serves a dashboard on a loopback address.
 func open(t *testing.T, c dashboard.Config) (*httptest.Server, *system) {
 	t.Helper()
-	s := &system{}
+	s := newSystem(t)
 	c.API = s
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
@@ -252,7 +262,7 @@ func TestActor(t *testing.T) {
 func TestGuessing(t *testing.T) {
 	var log bytes.Buffer
 	synctest.Test(t, func(t *testing.T) {
-		d, err := dashboard.New(dashboard.Config{API: &system{}, Users: users, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		d, err := dashboard.New(dashboard.Config{API: newSystem(t), Users: users, Logger: slog.New(slog.NewTextHandler(&log, nil))})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -320,7 +330,7 @@ func TestConfig(t *testing.T) {
 		"an empty host":     {AllowedHosts: []string{""}},
 	} {
 		if name != "no API" {
-			c.API = &system{}
+			c.API = newSystem(t)
 		}
 		if _, err := dashboard.New(c); err == nil || strings.Contains(err.Error(), "hush") {
 			t.Errorf("%s: %v", name, err)
