@@ -35,12 +35,18 @@ func WithActor(ctx context.Context, actor string) context.Context {
 	return context.WithValue(ctx, actorKey{}, actor)
 }
 
+// ActorOf returns the name that [WithActor] has set, or "".
+func ActorOf(ctx context.Context) string {
+	actor, _ := ctx.Value(actorKey{}).(string)
+	return actor
+}
+
 // maxAudit limits the texts of an entry, in bytes.
 const maxAudit = 1 << 10
 
 // actor returns the name of the caller.
 func (l *Local) actor(ctx context.Context) string {
-	if who, ok := ctx.Value(actorKey{}).(string); ok && who != "" {
+	if who := ActorOf(ctx); who != "" {
 		return utf.Cut(who, maxAudit)
 	}
 	return l.cfg.Actor

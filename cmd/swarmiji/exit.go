@@ -68,7 +68,7 @@ func status(err error) int {
 		{exitLate, []error{errLate}},
 		{exitDuplicate, []error{errDuplicate}},
 		{exitNotFound, []error{errNotFound, inspect.ErrNotFound, broker.ErrNoQueue, broker.ErrNotFound, resultstore.ErrNotFound, schedule.ErrNotFound, jobs.ErrNotFound, task.ErrNotFound, history.ErrNotFound}},
-		{exitUnreachable, []error{errNobody, errUnreachable, inspect.ErrNoConsumer, inspect.ErrUnavailable, revoke.ErrUnheard, broker.ErrUnavailable, broker.ErrAccess, events.ErrUnavailable, resultstore.ErrUnavailable, schedule.ErrUnavailable, jobs.ErrUnavailable, history.ErrUnavailable}},
+		{exitUnreachable, []error{errNobody, errUnreachable, inspect.ErrNoConsumer, inspect.ErrUnavailable, inspect.ErrDenied, revoke.ErrUnheard, broker.ErrUnavailable, broker.ErrAccess, events.ErrUnavailable, resultstore.ErrUnavailable, schedule.ErrUnavailable, jobs.ErrUnavailable, history.ErrUnavailable}},
 	} {
 		for _, one := range class.errs {
 			if errors.Is(err, one) {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/swarmiji/swarmiji/control"
 	"github.com/swarmiji/swarmiji/inspect"
+	"github.com/swarmiji/swarmiji/inspect/httpinspect"
 	"github.com/swarmiji/swarmiji/jobs"
 	"github.com/swarmiji/swarmiji/open"
 	"github.com/swarmiji/swarmiji/schedule"
@@ -32,6 +33,9 @@ type inspection struct {
 
 // inspect opens the broker and calls do with the inspection API over it.
 func (a *app) inspect(ctx context.Context, i inspection, do func(ctx context.Context, api inspect.API) error) error {
+	if a.api != "" {
+		return a.remote(ctx, &i, do)
+	}
 	keys, err := a.keys()
 	if err != nil {
 		return err
@@ -73,6 +77,20 @@ func (a *app) inspect(ctx context.Context, i inspection, do func(ctx context.Con
 			return withJobs(ctx)
 		})
 	})
+}
+
+// remote calls do with the API of --api.
+func (a *app) remote(ctx context.Context, i *inspection, do func(ctx context.Context, api inspect.API) error) error {
+	api, err := httpinspect.NewClient(httpinspect.ClientConfig{URL: a.api, Token: a.getenv("SWARMIJI_API_TOKEN")})
+	if err != nil {
+		return fmt.Errorf("%w: %w", errUsage, err)
+	}
+	if !i.endless {
+		limited, cancel := context.WithTimeout(ctx, a.timeout+i.listen)
+		defer cancel()
+		ctx = limited
+	}
+	return do(inspect.WithActor(ctx, a.actor()), api)
 }
 
 // logger returns a logger of errors to the standard error.
@@ -130,6 +148,9 @@ const auditTime = 2 * time.Second
 
 // withEntries calls do with the inspection API over a schedule.
 func (a *app) withEntries(ctx context.Context, o *storeOptions, do func(ctx context.Context, api inspect.API) error) error {
+	if a.api != "" {
+		return a.remote(ctx, &inspection{}, do)
+	}
 	return a.withSchedule(ctx, o, nil, func(ctx context.Context, s *schedule.Schedule) error {
 		return a.withAudited(ctx, inspect.Config{Schedule: s}, func(api inspect.API) error { return do(ctx, api) })
 	})
@@ -137,6 +158,9 @@ func (a *app) withEntries(ctx context.Context, o *storeOptions, do func(ctx cont
 
 // withJobAPI calls do with the inspection API over jobs.
 func (a *app) withJobAPI(ctx context.Context, o *jobStore, do func(ctx context.Context, api inspect.API) error) error {
+	if a.api != "" {
+		return a.remote(ctx, &inspection{}, do)
+	}
 	return a.withJobs(ctx, o, false, jobs.Config{}, func(ctx context.Context, s *jobs.Service) error {
 		return a.withAudited(ctx, inspect.Config{Jobs: s}, func(api inspect.API) error { return do(ctx, api) })
 	})

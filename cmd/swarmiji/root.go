@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -29,6 +30,7 @@ type app struct {
 	surroundings
 
 	context, broker, namespace string
+	api                        string // the URL of a server of the HTTP API
 	// of the context alone
 	results, events, schedule, jobs string
 	output                          string // "table", "json" or "csv"
@@ -114,6 +116,7 @@ func (a *app) root() *cobra.Command {
 	f := root.PersistentFlags()
 	f.SortFlags = false
 	f.StringVar(&a.broker, "broker", "", "`URL` of the broker; its parameters results= and events= name other servers for results and events; default: $SWARMIJI_BROKER, which hides the password from other users of the machine")
+	f.StringVar(&a.api, "api", "", "`URL` of the API of a swarmiji serve, such as http://localhost:8080/api/v1, instead of the broker, for the commands that show and change a running system; default: $SWARMIJI_API; $SWARMIJI_API_TOKEN is sent with it")
 	f.StringVar(&a.context, "context", "", "`name` of a context, which has the URLs of a system (see swarmiji context); default: $SWARMIJI_CONTEXT, or the one that context use has chosen, unless a broker is given")
 	f.StringVar(&a.namespace, "namespace", "", "`name` that separates programs on one server; default: that of the URL, or \"default\"")
 	f.StringVarP(&a.output, "output", "o", "table", "`format` of the output: table, json or csv")
@@ -122,7 +125,7 @@ func (a *app) root() *cobra.Command {
 	f.StringVar(&a.controlKeys, "control-keys", "", "`file` with keys to sign commands to consumers, one per line: an id, a space, the key in base64; the first key signs; default: $SWARMIJI_CONTROL_KEYS, or unsigned commands")
 	root.AddCommand(
 		a.callCmd(), a.resultCmd(), a.revokeCmd(), a.scheduleCmd(), a.jobCmd(), a.bedrockCmd(), a.outboxCmd(), a.relayCmd(),
-		a.workersCmd(), a.queueCmd(), a.queuesCmd(), a.taskCmd(), a.tasksCmd(), a.historyCmd(), a.eventsCmd(), a.deadCmd(), a.workflowCmd(), a.exporterCmd(), a.doctorCmd(), a.migrateCmd(),
+		a.workersCmd(), a.queueCmd(), a.queuesCmd(), a.taskCmd(), a.tasksCmd(), a.historyCmd(), a.eventsCmd(), a.deadCmd(), a.workflowCmd(), a.exporterCmd(), a.serveCmd(), a.devCmd(), a.doctorCmd(), a.migrateCmd(),
 		a.pingCmd(), a.statsCmd(), a.scaleCmd(), a.pauseCmd(), a.resumeCmd(), a.rateLimitCmd(), a.shutdownCmd(),
 		a.auditCmd(), a.contextCmd(), a.versionCmd(), a.completionCmd(root),
 	)
@@ -155,7 +158,10 @@ func (a *app) begin(cmd *cobra.Command) error {
 	if a.keyFile == "" {
 		a.keyFile = a.getenv("SWARMIJI_KEYS")
 	}
-	if cmd.Annotations[offline] == "" && a.broker == "" {
+	if a.api = cmp.Or(a.api, a.getenv("SWARMIJI_API")); a.api != "" {
+		a.secrets = append(a.secrets, secret{a.api, open.Redact(a.api)})
+	}
+	if cmd.Annotations[offline] == "" && a.broker == "" && a.api == "" {
 		return fmt.Errorf("%w: no broker; give --broker or set SWARMIJI_BROKER, such as amqp://user:password@host:5672/, or choose a context", errUsage)
 	}
 	if strings.HasPrefix(a.broker, "mem:") && cmd.Annotations[offline] == "" {

@@ -28,6 +28,9 @@ const closeTime = 5 * time.Second
 
 // withSwarm is with without a time limit.
 func (a *app) withSwarm(ctx context.Context, o open.Options, do func(ctx context.Context, s *open.Swarm) error) (err error) {
+	if a.broker == "" {
+		return fmt.Errorf("%w: this command does not go over --api; give --broker or set SWARMIJI_BROKER", errUsage)
+	}
 	if o.Logger == nil {
 		o.Logger = a.logger()
 	}

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/cmd/swarmiji/internal/httpserve"
 )
 
 // namesAge is the time after which the names of the queues are read again.
@@ -41,18 +42,7 @@ type Exporter struct {
 // Serve serves /metrics until ctx ends. Then it waits for the requests in progress, for closing at
 // most. It closes ln.
 func (w *Exporter) Serve(ctx context.Context, ln net.Listener, closing time.Duration) error {
-	server := &http.Server{Handler: w.Handler(), ReadHeaderTimeout: 5 * time.Second, IdleTimeout: 2 * time.Minute}
-	closed := make(chan error, 1)
-	end := context.AfterFunc(ctx, func() {
-		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), closing)
-		defer cancel()
-		closed <- server.Shutdown(ending)
-	})
-	err := server.Serve(ln)
-	if end() { // ctx has not ended: the listener failed
-		return err
-	}
-	return <-closed
+	return httpserve.Serve(ctx, ln, w.Handler(), closing)
 }
 
 // Handler serves /metrics.

@@ -1,0 +1,155 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/swarmiji/swarmiji/inspect"
+	"github.com/swarmiji/swarmiji/inspect/httpinspect"
+	"github.com/swarmiji/swarmiji/internal/testwait"
+)
+
+// output is a buffer for the streams of a running command.
+type output struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.b.Write(p)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.b.String()
+}
+
+// dashboardAt starts a command that serves the dashboard, and returns the dashboard's URL. When the test
+// ends, the command is interrupted and must end with status 0.
+func dashboardAt(t *testing.T, env map[string]string, args ...string) string {
+	t.Helper()
+	ctx, stop := context.WithCancel(context.Background())
+	r, w := io.Pipe()
+	var stderr output
+	ended := make(chan int, 1)
+	go func() {
+		ended <- run(ctx, args, surroundings{stdin: strings.NewReader(""), stdout: w, stderr: &stderr, getenv: func(k string) string { return env[k] }})
+		_ = w.Close()
+	}()
+	t.Cleanup(func() {
+		stop()
+		if status := <-ended; status != 0 {
+			t.Errorf("status %d: %s", status, stderr.String())
+		}
+	})
+	line, err := bufio.NewReader(r).ReadString('\n')
+	url, ok := strings.CutPrefix(strings.TrimSpace(line), "dashboard at ")
+	if err != nil || !ok {
+		t.Fatalf("%q, %v: %s", line, err, stderr.String())
+	}
+	go func() { _, _ = io.Copy(io.Discard, r) }()
+	return url
+}
+
+// TestDev shows that dev runs tasks that succeed and fail, records them, and stops cleanly, twice
+// over the same files.
+func TestDev(t *testing.T) {
+	dir := t.TempDir()
+	for range 2 {
+		t.Run("", func(t *testing.T) {
+			url := dashboardAt(t, nil, "dev", "--dir", dir, "--listen", "127.0.0.1:0")
+			api, err := httpinspect.NewClient(httpinspect.ClientConfig{URL: url + "api/v1"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx := testwait.Long(t)
+			for _, query := range []string{"state:succeeded name:demo.add", "state:failed name:demo.charge", "state:succeeded name:demo.sum"} {
+				testwait.Until(t, query, func() bool {
+					page, err := api.ListTasks(ctx, inspect.TaskQuery{Query: query})
+					return err == nil && len(page.Tasks) > 0
+				})
+			}
+			entries, err := api.ListSchedules(ctx, inspect.ScheduleQuery{})
+			if err != nil || len(entries.Schedules) != 1 {
+				t.Errorf("schedule: %+v, %v", entries, err)
+			}
+			queue, err := api.GetQueue(ctx, sampleQueue)
+			if err != nil || queue.Consumers != 1 || queue.Dead == 0 {
+				t.Errorf("queue: %+v, %v", queue, err)
+			}
+		})
+	}
+}
+
+// TestServe shows that commands go over --api with a token, and that roles hold there.
+func TestServe(t *testing.T) {
+	dir := t.TempDir()
+	tokens := filepath.Join(dir, "tokens")
+	if err := os.WriteFile(tokens, []byte("# programs\nlook viewer viewer-token-0123456\nwork operator operator-token-0123\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	broker := "sqlite://" + filepath.ToSlash(filepath.Join(dir, "app.db"))
+	url := dashboardAt(t, nil, "serve", "--broker", broker, "--listen", "127.0.0.1:0", "--tokens", tokens)
+	call := func(token string, args ...string) (int, string) {
+		var out, stderr output
+		env := map[string]string{"SWARMIJI_API": url + "api/v1", "SWARMIJI_API_TOKEN": token}
+		status := run(t.Context(), args, surroundings{stdin: strings.NewReader(""), stdout: &out, stderr: &stderr, getenv: func(k string) string { return env[k] }})
+		return status, out.String() + stderr.String()
+	}
+	for _, c := range []struct {
+		token, args string
+		status      int
+		text        string
+	}{
+		{"viewer-token-0123456", "queue ls", 0, "QUEUE"},
+		{"operator-token-0123", "schedule ls", 0, "NEXT"},
+		{"", "queue ls", exitUnreachable, "token"},
+		{"wrong", "queue ls", exitUnreachable, ""},
+		{"operator-token-0123", "ping", exitUsage, "does not go over --api"},
+	} {
+		status, text := call(c.token, strings.Fields(c.args)...)
+		if status != c.status || !strings.Contains(text, c.text) || strings.Contains(text, "-token-") {
+			t.Errorf("%s with %q: status %d, want %d: %s", c.args, c.token, status, c.status, text)
+		}
+	}
+}
+
+// TestServeRefused is the table of flags with which serve does not start.
+func TestServeRefused(t *testing.T) {
+	dir := t.TempDir()
+	file := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	broker := "sqlite://" + filepath.ToSlash(filepath.Join(dir, "app.db"))
+	for name, args := range map[string][]string{
+		"an open address without users": {"--listen", "0.0.0.0:0"},
+		"a role that is none":           {"--users", file("a", "ada root hush")},
+		"a line without a password":     {"--users", file("b", "ada admin")},
+		"an empty file":                 {"--users", file("c", "# nobody\n")},
+		"a short token":                 {"--tokens", file("d", "ada admin hush")},
+		"a proxy without a header":      {"--proxy", "10.0.0.0/8"},
+		"a proxy that is no address":    {"--proxy", "proxy.example", "--proxy-header", "X-User"},
+		"a recorder without a database": {"--record"},
+	} {
+		var out, stderr output
+		status := run(t.Context(), append([]string{"serve", "--broker", broker, "--listen", "127.0.0.1:0"}, args...),
+			surroundings{stdin: strings.NewReader(""), stdout: &out, stderr: &stderr, getenv: func(string) string { return "" }})
+		if status != exitUsage || strings.Contains(stderr.String(), "hush") {
+			t.Errorf("%s: status %d: %s", name, status, stderr.String())
+		}
+	}
+}

@@ -1,0 +1,348 @@
+package dashboard_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/swarmiji/swarmiji/dashboard"
+	"github.com/swarmiji/swarmiji/inspect"
+	"github.com/swarmiji/swarmiji/inspect/httpinspect"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// system is an API whose methods succeed and note who has called them.
+type system struct {
+	inspect.API
+	purged, actor string
+}
+
+// newSystem returns a system without parts, so that its other methods are not supported.
+func newSystem(t *testing.T) *system {
+	t.Helper()
+	api, err := inspect.New(inspect.Config{Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &system{API: api}
+}
+
+func (s *system) PurgeQueue(ctx context.Context, p inspect.Purge) (inspect.Change, error) {
+	s.purged, s.actor = p.Queue, inspect.ActorOf(ctx)
+	return inspect.Change{Do: inspect.DoPurgeQueue}, nil
+}
+
+func (s *system) PauseQueue(context.Context, inspect.Pause) (inspect.Change, error) {
+	return inspect.Change{Do: inspect.DoPauseQueue}, nil
+}
+
+func (s *system) ListQueues(context.Context, inspect.QueueQuery) (inspect.QueuePage, error) {
+	return inspect.QueuePage{}, nil
+}
+
+func (s *system) GetTask(context.Context, inspect.TaskKey) (inspect.TaskDetail, error) {
+	return inspect.TaskDetail{
+		Args: "secret", Result: "secret", Headers: map[string]string{"h": "secret"},
+		Dead: &inspect.DeadLetter{Args: []byte(`"secret"`), Headers: map[string]string{"h": "secret"}},
+	}, nil
+}
+
+func (s *system) GetDead(_ context.Context, k inspect.DeadKey) (inspect.DeadLetter, error) {
+	l := inspect.DeadLetter{Headers: map[string]string{"h": "secret"}}
+	if k.Args {
+		l.Args = []byte(`"secret"`)
+	}
+	return l, nil
+}
+
+func (s *system) GetSchedule(_ context.Context, k inspect.ScheduleKey) (inspect.Schedule, error) {
+	e := inspect.Schedule{Headers: map[string]string{"h": "secret"}}
+	if k.Args {
+		e.Args = []byte(`"secret"`)
+	}
+	return e, nil
+}
+
+func (s *system) ListSchedules(context.Context, inspect.ScheduleQuery) (inspect.SchedulePage, error) {
+	return inspect.SchedulePage{Schedules: []inspect.Schedule{{Headers: map[string]string{"h": "secret"}}}}, nil
+}
+
+func (s *system) GetJob(context.Context, int64) (inspect.JobDetail, error) {
+	return inspect.JobDetail{Data: []byte(`"secret"`), Answer: []byte(`"secret"`)}, nil
+}
+
+func (s *system) ListEvents(context.Context, inspect.EventQuery) (inspect.EventPage, error) {
+	return inspect.EventPage{Events: []inspect.Event{{Args: "secret", Result: "secret", Fields: map[string]any{"h": "secret"}}}}, nil
+}
+
+const token = "a-token-of-a-program"
+
+var users = []dashboard.User{
+	{Name: "vera", Password: "pass-v", Role: dashboard.Viewer},
+	{Name: "otto", Password: "pass-o", Role: dashboard.Operator},
+	{Name: "ada", Password: "pass-a", Role: dashboard.Admin},
+}
+
+// open serves a dashboard on a loopback address.
+func open(t *testing.T, c dashboard.Config) (*httptest.Server, *system) {
+	t.Helper()
+	s := newSystem(t)
+	c.API = s
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	d, err := dashboard.New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(d)
+	t.Cleanup(func() {
+		server.Close()
+		if err := d.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	return server, s
+}
+
+// send sends a request and returns the status and the body.
+func send(t *testing.T, server *httptest.Server, method, path, body string, change ...func(*http.Request)) (int, string, http.Header) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), method, server.URL+path, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range change {
+		c(r)
+	}
+	resp, err := server.Client().Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	data, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, string(data), resp.Header
+}
+
+func header(name, value string) func(*http.Request) {
+	return func(r *http.Request) { r.Header.Set(name, value) }
+}
+
+func login(name, password string) func(*http.Request) {
+	return func(r *http.Request) { r.SetBasicAuth(name, password) }
+}
+
+const purge, pause, list = "/api/v1/PurgeQueue", "/api/v1/PauseQueue", "/api/v1/ListQueues"
+
+// TestAccess is the table of requests and their outcomes.
+func TestAccess(t *testing.T) {
+	closed := dashboard.Config{Users: users, Tokens: []dashboard.Token{{Name: "deploy", Secret: token, Role: dashboard.Operator}}}
+	proxy := dashboard.Config{Proxies: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, ProxyHeader: "X-User", ProxyRole: dashboard.Operator}
+	elsewhere := dashboard.Config{Proxies: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}, ProxyHeader: "X-User", ProxyRole: dashboard.Admin}
+	readOnly := closed
+	readOnly.ReadOnly = true
+	picky := closed
+	picky.Authorize = func(_ *http.Request, _ inspect.Do, target string) error {
+		if target == "orders" {
+			return errors.New("not this queue")
+		}
+		return nil
+	}
+	own := dashboard.Config{Identify: func(r *http.Request) (string, dashboard.Role, error) {
+		if r.Header.Get("X-Own") == "" {
+			return "", 0, errors.New("who?")
+		}
+		return "own", dashboard.Admin, nil
+	}}
+	named := dashboard.Config{AllowedHosts: []string{"dash.example.org"}}
+	for _, c := range []struct {
+		name, method, path, body string
+		config                   dashboard.Config
+		change                   []func(*http.Request)
+		status                   int
+	}{
+		{"this machine, no users", http.MethodPost, purge, `{"queue":"q"}`, dashboard.Config{}, nil, 200},
+		{"through a proxy, no users", http.MethodPost, list, "", dashboard.Config{}, []func(*http.Request){header("X-Forwarded-For", "192.0.2.1")}, 403},
+		{"another host name (rebinding)", http.MethodPost, list, "", dashboard.Config{}, []func(*http.Request){func(r *http.Request) { r.Host = "evil.example" }}, 421},
+		{"an allowed host name", http.MethodPost, list, "", named, []func(*http.Request){func(r *http.Request) { r.Host = "dash.example.org:8080" }}, 200},
+		{"a longer host name", http.MethodPost, list, "", named, []func(*http.Request){func(r *http.Request) { r.Host = "dash.example.org.evil.example" }}, 421},
+		{"a host that begins with 127", http.MethodPost, list, "", dashboard.Config{}, []func(*http.Request){func(r *http.Request) { r.Host = "127.0.0.1.evil.example" }}, 421},
+		{"another origin", http.MethodPost, purge, `{"queue":"q"}`, dashboard.Config{}, []func(*http.Request){header("Origin", "https://evil.example")}, 403},
+		{"another site", http.MethodPost, list, "", dashboard.Config{}, []func(*http.Request){header("Sec-Fetch-Site", "cross-site")}, 403},
+		{"the same origin", http.MethodPost, list, "", dashboard.Config{}, []func(*http.Request){header("Sec-Fetch-Site", "same-origin")}, 200},
+
+		{"no password", http.MethodGet, "/", "", closed, nil, 401},
+		{"no password, API", http.MethodPost, list, "", closed, nil, 401},
+		{"wrong password", http.MethodGet, "/", "", closed, []func(*http.Request){login("ada", "pass-o")}, 401},
+		{"wrong name", http.MethodGet, "/", "", closed, []func(*http.Request){login("eve", "pass-a")}, 401},
+		{"right password", http.MethodGet, "/", "", closed, []func(*http.Request){login("vera", "pass-v")}, 200},
+		{"token for a page", http.MethodGet, "/", "", closed, []func(*http.Request){header("Authorization", "Bearer "+token)}, 401},
+		{"token for the API", http.MethodPost, list, "", closed, []func(*http.Request){header("Authorization", "bearer "+token)}, 200},
+		{"wrong token", http.MethodPost, list, "", closed, []func(*http.Request){header("Authorization", "Bearer "+token+"x")}, 401},
+		{"viewer pauses", http.MethodPost, pause, `{"queue":"q"}`, closed, []func(*http.Request){login("vera", "pass-v")}, 403},
+		{"operator pauses", http.MethodPost, pause, `{"queue":"q"}`, closed, []func(*http.Request){login("otto", "pass-o")}, 200},
+		{"operator purges", http.MethodPost, purge, `{"queue":"q"}`, closed, []func(*http.Request){login("otto", "pass-o")}, 403},
+		{"token of an operator purges", http.MethodPost, purge, `{"queue":"q"}`, closed, []func(*http.Request){header("Authorization", "Bearer "+token)}, 403},
+		{"admin purges", http.MethodPost, purge, `{"queue":"q"}`, closed, []func(*http.Request){login("ada", "pass-a")}, 200},
+		{"admin purges, read-only", http.MethodPost, purge, `{"queue":"q"}`, readOnly, []func(*http.Request){login("ada", "pass-a")}, 403},
+		{"Authorize refuses a queue", http.MethodPost, purge, `{"queue":"orders"}`, picky, []func(*http.Request){login("ada", "pass-a")}, 403},
+		{"Authorize lets another through", http.MethodPost, purge, `{"queue":"q"}`, picky, []func(*http.Request){login("ada", "pass-a")}, 200},
+
+		{"user of a trusted proxy", http.MethodPost, pause, `{"queue":"q"}`, proxy, []func(*http.Request){header("X-User", "pia")}, 200},
+		{"no user of a trusted proxy", http.MethodPost, list, "", proxy, nil, 401},
+		{"two users in the header", http.MethodPost, list, "", proxy, []func(*http.Request){func(r *http.Request) { r.Header["X-User"] = []string{"pia", "ada"} }}, 401},
+		{"the header from elsewhere", http.MethodPost, list, "", elsewhere, []func(*http.Request){header("X-User", "ada")}, 401},
+		{"own authentication", http.MethodPost, purge, `{"queue":"q"}`, own, []func(*http.Request){header("X-Own", "1")}, 200},
+		{"own authentication refuses", http.MethodPost, list, "", own, nil, 401},
+
+		{"a long address", http.MethodGet, "/?q=" + strings.Repeat("x", 9000), "", dashboard.Config{}, nil, 414},
+		{"a large body", http.MethodPost, list, strings.Repeat(" ", 1<<20+1), dashboard.Config{}, nil, 413},
+		{"a path trick", http.MethodPost, "/api/v1/%2e%2e/%2e%2e/etc/passwd", "", dashboard.Config{}, nil, 404},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			server, _ := open(t, c.config)
+			status, body, h := send(t, server, c.method, c.path, c.body, c.change...)
+			if status != c.status {
+				t.Errorf("status %d, want %d: %s", status, c.status, body)
+			}
+			for name, want := range map[string]string{
+				"X-Content-Type-Options": "nosniff", "X-Frame-Options": "DENY", "Cache-Control": "no-store",
+			} {
+				if h.Get(name) != want {
+					t.Errorf("%s is %q, want %q", name, h.Get(name), want)
+				}
+			}
+			if p := h.Get("Content-Security-Policy"); !strings.Contains(p, "default-src 'self'") || !strings.Contains(p, "frame-ancestors 'none'") {
+				t.Errorf("Content-Security-Policy is %q", p)
+			}
+			if h.Get("Set-Cookie") != "" || strings.Contains(body, "pass-") || strings.Contains(body, token) {
+				t.Errorf("a cookie or a secret: %v %s", h, body)
+			}
+		})
+	}
+}
+
+// TestActor shows that the audit log gets the authenticated name, and only on an open dashboard a
+// name that the caller has claimed.
+func TestActor(t *testing.T) {
+	for _, c := range []struct {
+		config dashboard.Config
+		change func(*http.Request)
+		want   string
+	}{
+		{dashboard.Config{Users: users}, login("ada", "pass-a"), "ada"},
+		{dashboard.Config{}, func(*http.Request) {}, "claimed"},
+	} {
+		server, s := open(t, c.config)
+		if status, body, _ := send(t, server, http.MethodPost, purge, `{"queue":"q"}`, header(httpinspect.ActorHeader, "claimed"), c.change); status != 200 {
+			t.Fatal(status, body)
+		}
+		if s.actor != c.want || s.purged != "q" {
+			t.Errorf("%q purged %q, want %q", s.actor, s.purged, c.want)
+		}
+	}
+}
+
+// TestGuessing shows that wrong passwords are slowed down, and that the log has no password.
+func TestGuessing(t *testing.T) {
+	var log bytes.Buffer
+	synctest.Test(t, func(t *testing.T) {
+		d, err := dashboard.New(dashboard.Config{API: newSystem(t), Users: users, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer d.Close(t.Context())
+		attempt := func(addr, password string) int {
+			r := httptest.NewRequest(http.MethodGet, "http://localhost/", http.NoBody)
+			r.RemoteAddr = addr
+			r.SetBasicAuth("ada", password)
+			w := httptest.NewRecorder()
+			d.ServeHTTP(w, r)
+			return w.Code
+		}
+		tries := 0
+		for range 1000 { // one guess each 100 ms, for 100 s
+			if attempt("192.0.2.1:5", "guessed-password") == http.StatusUnauthorized {
+				tries++
+			}
+			synctestSleep(100)
+		}
+		if tries > 12 {
+			t.Errorf("%d guesses in 100 s", tries)
+		}
+		if got := attempt("192.0.2.1:9", "pass-a"); got != http.StatusTooManyRequests && got != http.StatusOK {
+			t.Errorf("status %d", got)
+		}
+		if got := attempt("192.0.2.2:5", "pass-a"); got != http.StatusOK {
+			t.Errorf("another address: status %d", got)
+		}
+	})
+	if text := log.String(); strings.Contains(text, "guessed-password") || !strings.Contains(text, "192.0.2.1") {
+		t.Errorf("log: %s", text)
+	}
+}
+
+// TestHidden shows that no argument leaves a dashboard that hides them.
+func TestHidden(t *testing.T) {
+	for _, hide := range []bool{false, true} {
+		server, _ := open(t, dashboard.Config{HideArguments: hide})
+		for path, body := range map[string]string{
+			"GetTask": `{"id":"x"}`, "GetDead": `{"queue":"q","id":"x","args":true}`, "GetSchedule": `{"id":"x","args":true}`,
+			"ListSchedules": "", "GetJob": "1", "ListEvents": "",
+		} {
+			status, answer, _ := send(t, server, http.MethodPost, "/api/v1/"+path, body)
+			if status != 200 || strings.Contains(answer, "secret") == hide {
+				t.Errorf("%s, hidden %v: %d %s", path, hide, status, answer)
+			}
+		}
+	}
+	server, _ := open(t, dashboard.Config{HideArguments: true})
+	if status, answer, _ := send(t, server, http.MethodPost, "/api/v1/ExportDead", `{"queue":"q"}`); status != 403 {
+		t.Errorf("ExportDead: %d %s", status, answer)
+	}
+}
+
+// TestConfig is the table of configurations that New refuses.
+func TestConfig(t *testing.T) {
+	for name, c := range map[string]dashboard.Config{
+		"no API":            {},
+		"no password":       {Users: []dashboard.User{{Name: "ada"}}},
+		"two of a name":     {Users: []dashboard.User{{Name: "a", Password: "hush1"}, {Name: "a", Password: "hush2"}}},
+		"a short token":     {Tokens: []dashboard.Token{{Name: "a", Secret: "hush"}}},
+		"an unknown role":   {Users: []dashboard.User{{Name: "a", Password: "hush", Role: 7}}},
+		"a header alone":    {ProxyHeader: "X-User"},
+		"Identify and more": {Identify: func(*http.Request) (string, dashboard.Role, error) { return "", 0, nil }, Users: users},
+		"an empty host":     {AllowedHosts: []string{""}},
+	} {
+		if name != "no API" {
+			c.API = newSystem(t)
+		}
+		if _, err := dashboard.New(c); err == nil || strings.Contains(err.Error(), "hush") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if r, err := dashboard.ParseRole("operator"); r != dashboard.Operator || err != nil {
+		t.Error(r, err)
+	}
+	if _, err := dashboard.ParseRole("root"); err == nil {
+		t.Error("root is a role")
+	}
+}
+
+// synctestSleep passes milliseconds of the bubble's time.
+func synctestSleep(ms int) { <-time.After(time.Duration(ms) * time.Millisecond) }

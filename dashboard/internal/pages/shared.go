@@ -1,0 +1,221 @@
+package pages
+
+import (
+	"context"
+	"encoding/json"
+	"sync"
+	"time"
+
+	"github.com/swarmiji/swarmiji/inspect"
+)
+
+const (
+	keep      = time.Second / 2  // how long an answer is given to further callers
+	keepCheck = 10 * time.Second // of a check, which asks all servers and queues
+	stale     = time.Minute      // until then an older check is shown while a new one runs
+	readTime  = 30 * time.Second // limits a shared read
+)
+
+// shared is an API whose slow reads are shared by callers that ask for the same at the same time. So
+// many open pages cost as much as one. Callers must not change the answers.
+type shared struct {
+	inspect.API
+
+	queues   memo[inspect.QueuePage]
+	workers  memo[inspect.WorkerPage]
+	running  memo[inspect.RunningPage]
+	reports  memo[inspect.Report]
+	failures memo[failureGroups]
+
+	ctx    context.Context
+	cancel context.CancelFunc
+	mu     sync.Mutex // of closed and reads.Add
+	closed bool
+	reads  sync.WaitGroup
+}
+
+// failureGroups is the answer of failures.
+type failureGroups struct {
+	groups []failure
+	more   bool
+}
+
+func newShared(api inspect.API) *shared {
+	s := &shared{API: api}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.reports.stale = stale
+	return s
+}
+
+// close ends the reads. Idempotent.
+func (s *shared) close(ctx context.Context) error {
+	s.mu.Lock()
+	s.closed = true
+	s.mu.Unlock()
+	s.cancel()
+	return wait(ctx, &s.reads)
+}
+
+// wait waits for g, or returns ctx's error.
+func wait(ctx context.Context, g *sync.WaitGroup) error {
+	ended := make(chan struct{})
+	go func() { g.Wait(); close(ended) }()
+	select {
+	case <-ended:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// forget drops all answers, since something was changed.
+func (s *shared) forget() {
+	s.queues.forget()
+	s.workers.forget()
+	s.running.forget()
+	s.reports.forget()
+	s.failures.forget()
+}
+
+func (s *shared) ListQueues(ctx context.Context, q inspect.QueueQuery) (inspect.QueuePage, error) {
+	return get(ctx, s, &s.queues, keep, q, s.API.ListQueues)
+}
+
+func (s *shared) ListWorkers(ctx context.Context, q inspect.WorkerQuery) (inspect.WorkerPage, error) {
+	return get(ctx, s, &s.workers, keep, q, s.API.ListWorkers)
+}
+
+func (s *shared) ListRunning(ctx context.Context, q inspect.RunningQuery) (inspect.RunningPage, error) {
+	return get(ctx, s, &s.running, keep, q, s.API.ListRunning)
+}
+
+func (s *shared) Check(ctx context.Context, q inspect.CheckQuery) (inspect.Report, error) {
+	return get(ctx, s, &s.reports, keepCheck, q, s.API.Check)
+}
+
+// groups returns the groups of failures.
+func (s *shared) groups(ctx context.Context) ([]failure, bool, error) {
+	g, err := get(ctx, s, &s.failures, keep, 0, func(ctx context.Context, _ int) (failureGroups, error) {
+		groups, more, err := failures(ctx, s)
+		return failureGroups{groups, more}, err
+	})
+	return g.groups, g.more, err
+}
+
+// memo keeps answers for a while, by question.
+type memo[V any] struct {
+	stale time.Duration // an answer of this age is returned while a new one is read; 0: none is
+
+	mu      sync.Mutex
+	answers map[string]*answer[V]
+}
+
+// answer is an answer, after done is closed.
+type answer[V any] struct {
+	done  chan struct{}
+	v     V
+	err   error
+	at    time.Time  // when it was asked
+	older *answer[V] // shown until then; nil: none
+}
+
+func (m *memo[V]) forget() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.answers = nil
+}
+
+// get returns the answer to q. One read runs for all callers with this question; it does not end with
+// a caller's ctx.
+func get[Q, V any](ctx context.Context, s *shared, m *memo[V], keep time.Duration, q Q, read func(context.Context, Q) (V, error)) (V, error) {
+	key, err := json.Marshal(q)
+	if err != nil {
+		var none V
+		return none, err
+	}
+	a := m.answer(string(key), keep, func(a *answer[V]) {
+		s.start(func() {
+			reading, cancel := context.WithTimeout(s.ctx, readTime)
+			defer cancel()
+			a.v, a.err = read(reading, q)
+		}, a.end)
+	})
+	select {
+	case <-a.done:
+		return a.v, a.err
+	default:
+	}
+	if a.older != nil {
+		return a.older.v, nil
+	}
+	select {
+	case <-a.done:
+		return a.v, a.err
+	case <-ctx.Done():
+		var none V
+		return none, ctx.Err()
+	}
+}
+
+// end publishes the answer.
+func (a *answer[V]) end(err error) {
+	if err != nil {
+		a.err = err
+	}
+	close(a.done)
+}
+
+// start runs read and then end, in a goroutine for which close waits.
+func (s *shared) start(read func(), end func(error)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		end(&inspect.Error{Code: inspect.CodeUnavailable, Text: "the dashboard is closed"})
+		return
+	}
+	s.reads.Go(func() {
+		read()
+		end(nil)
+	})
+}
+
+// answer returns the answer to a question, which may still be read. start begins to read.
+func (m *memo[V]) answer(key string, keep time.Duration, start func(*answer[V])) *answer[V] {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	a := m.answers[key]
+	if a != nil {
+		age, over := a.age()
+		switch {
+		case !over || age < keep && a.err == nil:
+			return a
+		case a.err != nil || age > m.stale:
+			a = nil
+		}
+	}
+	if m.answers == nil {
+		m.answers = make(map[string]*answer[V])
+	}
+	for k, old := range m.answers {
+		if age, over := old.age(); over && age > max(keep, m.stale) {
+			delete(m.answers, k)
+		}
+	}
+	fresh := &answer[V]{done: make(chan struct{}), at: time.Now()}
+	if a != nil {
+		fresh.older = &answer[V]{v: a.v}
+	}
+	m.answers[key] = fresh
+	start(fresh)
+	return fresh
+}
+
+// age returns the age of an answer. over is false while it is read.
+func (a *answer[V]) age() (age time.Duration, over bool) {
+	select {
+	case <-a.done:
+		return time.Since(a.at), true
+	default:
+		return 0, false
+	}
+}
