@@ -37,6 +37,7 @@
 //   - health: whether a process is live and ready, over HTTP.
 //   - control: commands to running consumers.
 //   - inspect: shows a running system, explains why tasks wait, and changes it, with an audit log.
+//   - dashboard: web pages for inspect, and inspect over HTTP.
 //   - router: the queues of tasks.
 //   - deferral: the port for tasks that wait for answers, which jobs/deferrals implements.
 //   - broker, resultstore, events, serializer: the ports.
@@ -54,9 +55,9 @@
 //   - tasktest: tests of programs with tasks, without a server and without waiting.
 //   - open: adapters from a URL. Below it, import a package per kind of server, or open/all.
 //
-// The directories below the ports, schedule, jobs, limit, settings, history and outbox are adapters, named by
-// technology and port, such as broker/membroker and broker/amqpbroker. Beside them are the test
-// suites that every adapter passes.
+// The directories below the ports, schedule, jobs, limit, settings, history and outbox are
+// adapters, named by technology and port, such as broker/membroker and broker/amqpbroker. Beside
+// them are the test suites that every adapter passes.
 //
 // A broker carries tasks, a result store carries results back, and an event bus reports what
 // happens to tasks. Each is chosen separately: any broker works with any store and any bus.

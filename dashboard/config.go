@@ -23,26 +23,27 @@ type Config struct {
 	// Proxies are the addresses whose header ProxyHeader names the user. The proxy must remove this
 	// header from the requests that it gets.
 	Proxies []netip.Prefix
-	// ProxyHeader is the name of that header, such as X-Forwarded-User. ProxyRole is the role of its
-	// users. Default of ProxyRole: [Viewer].
+	// ProxyHeader is the name of that header, such as X-Forwarded-User. ProxyRole is the role of
+	// its users. Default of ProxyRole: [Viewer].
 	ProxyHeader string
 	ProxyRole   Role
-	// Identify replaces all of the above: it returns the name and the role of the caller, or an error
-	// if the caller is unknown. Use it below an authentication of your own.
+	// Identify replaces all of the above: it returns the name and the role of the caller, or an
+	// error if the caller is unknown. Use it below an authentication of your own.
 	Identify func(r *http.Request) (name string, role Role, err error)
 
-	// Authorize refuses single changes. It is called for changes that the caller's role allows, with
-	// the queue, task or other thing that is changed, "" for several. Its error is shown to the caller.
-	// nil: the role decides alone.
+	// Authorize refuses single changes. It is called for changes that the caller's role allows,
+	// with the queue, task or other thing that is changed, "" for several. Its error is shown to
+	// the caller. nil: the role decides alone.
 	Authorize func(r *http.Request, do inspect.Do, target string) error
 	// ReadOnly refuses all changes.
 	ReadOnly bool
-	// HideArguments shows no arguments, results, data of jobs or headers, and exports no dead letters.
+	// HideArguments shows no arguments, results, data of jobs or headers, and exports no dead
+	// letters.
 	HideArguments bool
 
 	// AllowedHosts are the names under which the dashboard may be called, beside localhost and
-	// loopback addresses, without a port. This stops other web sites whose name leads to this machine.
-	// "*" allows all names.
+	// loopback addresses, without a port. This stops other web sites whose name leads to this
+	// machine. "*" allows all names.
 	AllowedHosts []string
 	// Version is shown on the pages. "": none.
 	Version string
@@ -50,15 +51,15 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// Role is what a caller may do.
+// Role says which changes a caller may make.
 type Role int
 
-// The roles. Each may do what the ones before it may do.
+// The roles. Each includes the earlier ones.
 const (
 	// Viewer may look at everything, as far as HideArguments lets it.
 	Viewer Role = iota
-	// Operator may also make changes that lose nothing: pause, resume, requeue, retry, cancel, run, limit
-	// and scale.
+	// Operator may also make changes that lose nothing: pause, resume, requeue, retry, cancel, run,
+	// limit and scale.
 	Operator
 	// Admin may also purge, drop, remove and export, and stop consumers.
 	Admin
@@ -102,8 +103,8 @@ type Token struct {
 	Role   Role
 }
 
-// minToken is the least length of a token in bytes. Attempts with tokens are not slowed down for long,
-// since programs share addresses.
+// minToken is the least length of a token in bytes. Attempts with tokens are not slowed down for
+// long, since programs share addresses.
 const minToken = 16
 
 // check returns all problems of c, joined. It shows no secret.

@@ -78,8 +78,8 @@ func callerOf(r *http.Request) caller {
 	return who
 }
 
-// actor names the caller for the audit log. A caller without a name may say one, since it is on this
-// machine.
+// actor names the caller for the audit log. A caller without a name may say one, since it is on
+// this machine.
 func actor(r *http.Request) string {
 	if who := callerOf(r); who.name != "" {
 		return who.name

@@ -23,7 +23,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// system is an API whose methods succeed and note who has called them.
+// system is an API whose methods succeed and note the name of the caller.
 type system struct {
 	inspect.API
 	purged, actor string

@@ -35,8 +35,8 @@ func (d *delays) left(addr string) time.Duration {
 	return 0
 }
 
-// failed notes a wrong password or token. An address is forgotten a while after its last failure. If
-// too many addresses wait, the one whose wait ends first is forgotten.
+// failed notes a wrong password or token. An address is forgotten a while after its last failure.
+// If too many addresses wait, the one whose wait ends first is forgotten.
 func (d *delays) failed(addr string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

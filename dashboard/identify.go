@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// caller is who sent a request. Its zero value is nobody.
+// caller is the sender of a request. The zero value has no name and the role Viewer.
 type caller struct {
 	name string
 	role Role
@@ -19,7 +19,7 @@ type caller struct {
 // errUnknown reports that a caller gave no name, or a wrong password or token.
 var errUnknown = errors.New("a name and a password, or a token, are needed")
 
-// errRemote reports a request from outside to a dashboard that identifies nobody.
+// errRemote reports a request from outside to a dashboard without users.
 var errRemote = errors.New("this dashboard has no users, so it answers only this machine")
 
 // identify returns the caller of r, errUnknown or errRemote. api says that r is for /api/v1, where
@@ -106,8 +106,8 @@ func remote(r *http.Request) string {
 	return host
 }
 
-// toLoopback reports whether r came from this machine to a loopback address of it, and not through
-// a proxy, which would do so for callers from elsewhere.
+// toLoopback reports whether r came from this machine to a loopback address. It returns false for a
+// request through a proxy, since that may come from another machine.
 func toLoopback(r *http.Request) bool {
 	for _, h := range []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Real-Ip", "Via"} {
 		if r.Header.Get(h) != "" {

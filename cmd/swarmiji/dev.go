@@ -124,7 +124,7 @@ func startSample(ctx context.Context, s *open.Swarm, url string, g *together) er
 	}
 	g.ends = append(g.ends, p.Close)
 	c, err := s.Consumer(consumer.Config{
-		Queues: map[string]consumer.QueueConfig{sampleQueue: {Workers: 4}}, ShutdownTimeout: time.Second, // tasks that take longer go back
+		Queues: map[string]consumer.QueueConfig{sampleQueue: {Workers: 4}}, ShutdownTimeout: time.Second,
 	})
 	if err != nil {
 		return err
@@ -133,7 +133,7 @@ func startSample(ctx context.Context, s *open.Swarm, url string, g *together) er
 		return err
 	}
 	g.run(ctx, func(ctx context.Context) error {
-		if err := c.Run(ctx); !errors.Is(err, consumer.ErrForced) { // a task that was given back runs again
+		if err := c.Run(ctx); !errors.Is(err, consumer.ErrForced) { // unfinished tasks went back
 			return err
 		}
 		return nil

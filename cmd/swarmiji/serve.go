@@ -160,7 +160,8 @@ func (o *serveOptions) config() (dashboard.Config, error) {
 	return c, d.Close(context.Background())
 }
 
-// accounts reads a file of names, roles and secrets. "" is no file. Errors never contain a secret.
+// accounts reads a file of names, roles and secrets. With "" it does nothing. Errors contain no
+// secret.
 func accounts(path string, add func(name string, role dashboard.Role, secret string)) error {
 	if path == "" {
 		return nil

@@ -34,8 +34,8 @@ func (o *output) String() string {
 	return o.b.String()
 }
 
-// dashboardAt starts a command that serves the dashboard, and returns the dashboard's URL. When the test
-// ends, the command is interrupted and must end with status 0.
+// dashboardAt starts a command that serves the dashboard, and returns the dashboard's URL. When
+// the test ends, the command is interrupted and must end with status 0.
 func dashboardAt(t *testing.T, env map[string]string, args ...string) string {
 	t.Helper()
 	ctx, stop := context.WithCancel(context.Background())

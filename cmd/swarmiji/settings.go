@@ -80,8 +80,8 @@ type pauseOptions struct {
 	why      string
 }
 
-// stored calls do for each queue and each task through the inspection API, and prints a row for each.
-// do is given the name of a queue or of a task; the other one is "". done names the change.
+// stored calls do for each queue and each task through the inspection API, and prints a row for
+// each. do is given the name of a queue or of a task; the other one is "". done names the change.
 func (a *app) stored(cmd *cobra.Command, queues, tasks []string, done string, do func(ctx context.Context, api inspect.API, queue, task string) (inspect.Change, error)) error {
 	return a.inspect(cmd.Context(), inspection{listen: listenTime}, func(ctx context.Context, api inspect.API) error {
 		out := []settled{}

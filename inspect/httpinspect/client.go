@@ -30,7 +30,7 @@ type ClientConfig struct {
 }
 
 // ActorHeader is a header of requests: the name that inspect.WithActor has set, escaped as in a
-// query. Anybody can send any name, so a server should prefer a name that it has checked.
+// query. A client can send any name, so a server should prefer a name that it has checked.
 const ActorHeader = "Swarmiji-Actor"
 
 // Client is an [inspect.API] that asks a server. Its errors are those of the server. A server that

@@ -147,7 +147,7 @@ func TestExact(t *testing.T) {
 	}
 }
 
-// TestOtherServers shows what a client says of servers that are none.
+// TestOtherServers shows the errors of a client for other servers.
 func TestOtherServers(t *testing.T) {
 	for name, c := range map[string]struct {
 		answer http.HandlerFunc

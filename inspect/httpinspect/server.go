@@ -16,15 +16,15 @@ const MaxArgument = 1 << 20
 
 // Config configures [NewHandler]. With the zero value every caller may do everything.
 type Config struct {
-	// Allow returns an error if the caller of r may not make a change of a target: a queue, a task, a
-	// node. nil: all changes are allowed. A method that only reads is always allowed.
+	// Allow returns an error if the caller of r may not make a change of a target: a queue, a task,
+	// a node. nil: all changes are allowed. A method that only reads is always allowed.
 	Allow func(r *http.Request, do inspect.Do, target string) error
 	// Actor names the caller of r for the audit log. "" or nil: the name of the implementation.
 	Actor func(r *http.Request) string
 }
 
-// NewHandler returns a handler that serves the methods of api: the last part of the path is the name
-// of the method. It authenticates nobody; package dashboard does. Safe for concurrent use.
+// NewHandler returns a handler that serves the methods of api: the last part of the path is the
+// name of the method. It authenticates no caller; package dashboard does. Safe for concurrent use.
 func NewHandler(api inspect.API, c Config) http.Handler {
 	return &handler{api: api, c: c, methods: methods()}
 }

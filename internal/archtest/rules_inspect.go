@@ -20,4 +20,16 @@ var inspecting = []rule{
 		},
 		"a running system is inspected, over whatever swarm and implementation it is given",
 	},
+	{
+		"L5",
+		[]string{"inspect/httpinspect"},
+		[]string{"inspect", "task"},
+		"it carries the interface of inspect over HTTP and knows no part behind it",
+	},
+	{
+		"L5",
+		[]string{"dashboard", "dashboard/internal/*"},
+		[]string{"inspect", "inspect/httpinspect", "dashboard/internal/pages", "task", "broker"},
+		"a dashboard is a client of inspect.API alone, so that it also shows the system of another process",
+	},
 }

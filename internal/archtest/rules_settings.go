@@ -35,7 +35,7 @@ var settingsLayers = []rule{
 	{
 		"L3",
 		[]string{"consumer/internal/steps"},
-		[]string{"task", "broker", "middleware", "consumer/internal/workflow", "internal/guard", "@leaves"},
+		[]string{"task", "broker", "consumer/internal/workflow", "internal/guard", "@leaves"},
 		"how a step is repeated does not depend on what it does",
 	},
 	{

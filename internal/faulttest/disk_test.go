@@ -16,7 +16,7 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// fullTime is the time for which the disk stays full. Consumers settle their tasks again and again meanwhile.
+// fullTime is the time for which the disk stays full. Meanwhile consumers repeat their settlements.
 const fullTime = 5 * time.Second
 
 // TestFullDiskLosesNothingConfirmed fills the disk of a database under load. Submissions that need

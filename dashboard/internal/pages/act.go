@@ -28,10 +28,11 @@ type button struct {
 // input is a field that the user fills.
 type input struct{ Name, Label, Type, Value string }
 
-// reason is why buttons of a page are disabled.
+// reason says why buttons of a page are disabled.
 type reason struct{ ID, Text string }
 
-// do returns a button. The parameters are the names and values of its fields; empty ones are left out.
+// do returns a button. The parameters are the names and values of its fields; empty ones are left
+// out.
 func do(v *view, what inspect.Do, label string, params ...any) button {
 	a := actions()[what]
 	b := button{Do: what, Label: label, Back: v.Here(), Danger: a.danger}
@@ -67,7 +68,7 @@ func (v *view) reason(text string) *reason {
 	return &r
 }
 
-// act is what the template act.html gets.
+// act holds the data of the template act.html.
 type act struct {
 	Back   string
 	Ask    *question       // nil: the change was made

@@ -14,12 +14,12 @@ import (
 // action is one kind of change that a page offers.
 type action struct {
 	title  string // in the imperative, for the page that asks and for the result
-	target string // the field with the name of what is changed; "a b": the first of these that is set
+	target string // the field with the name of the thing; "a b": the first of these that is set
 	danger bool   // something is lost
-	// asks reports whether a page of its own asks first, and typed whether the name of the target must
-	// be typed there. nil: never.
+	// asks reports whether a page of its own asks first, and typed whether the name of the target
+	// must be typed there. nil: never.
 	asks, typed func(*fields) bool
-	counts      bool // it can count what it would change
+	counts      bool // it can count the matching records
 	call        func(f *fields, dry bool) call
 }
 
@@ -53,7 +53,8 @@ func (f *fields) number(name string) int {
 	return n
 }
 
-// until returns the end of a pause: now and the duration of the field "for". "" is no end.
+// until returns the end of a pause: now and the duration of the field "for". With "" the pause has
+// no end.
 func (f *fields) until() time.Time {
 	text := f.text("for")
 	if text == "" {
@@ -98,7 +99,7 @@ func (f *fields) consumers() inspect.Target {
 	return inspect.Target{Nodes: f.list("node"), Queues: f.list("queue")}
 }
 
-// targetOf returns what a change changes.
+// targetOf returns the name of the changed thing.
 func (a *action) targetOf(f *fields) string {
 	for name := range strings.FieldsSeq(a.target) {
 		if text := f.text(name); text != "" {
@@ -110,8 +111,8 @@ func (a *action) targetOf(f *fields) string {
 
 func always(*fields) bool { return true }
 
-// several reports whether the fields select more than one dead letter, and entire whether they select all
-// of a queue.
+// several reports whether the fields select more than one dead letter, and entire whether they
+// select all of a queue.
 func several(f *fields) bool { return f.text("id") == "" }
 
 func entire(f *fields) bool {

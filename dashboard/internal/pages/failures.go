@@ -106,16 +106,16 @@ func quote(text string) string {
 	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(text) + `"`
 }
 
-// particular matches the parts of an error that differ from task to task: numbers, ids, and texts in
-// quotes.
+// particular matches the parts of an error that differ from task to task: numbers, ids, and texts
+// in quotes.
 var particular = regexp.MustCompile(`"[^"]*"|'[^']*'|[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}|\b0x[0-9a-fA-F]+\b|\b[0-9a-fA-F]{12,}\b|\d+(?:\.\d+)*`)
 
 const (
 	maxCause = 200 // bytes of the text of a group
-	removed  = "…" // stands for what was particular
+	removed  = "…" // stands for the removed parts
 )
 
-// cause returns the first line of an error without what is particular to one task.
+// cause returns the first line of an error without the parts that are particular to one task.
 func cause(text string) string {
 	line, _, _ := strings.Cut(text, "\n")
 	if len(line) > 4*maxCause {

@@ -177,7 +177,7 @@ func percent(done, total int64) string {
 	return strconv.Itoa(int(100*float64(done)/float64(total))) + " %"
 }
 
-// pager is what the template "pager" needs.
+// pager holds the data of the template "pager".
 type pager struct {
 	*view
 	Next string
@@ -192,7 +192,7 @@ type bar struct {
 // chartWidth is the width of a chart in its units.
 const chartWidth = 200
 
-// bars returns the numbers of tasks of a queue as parts of a line. nil: none is known.
+// bars returns the numbers of tasks of a queue as parts of a line. nil: they are unknown.
 func bars(r *inspect.Rates) (all []bar) {
 	if r == nil || r.Succeeded+r.Failed+r.Retried <= 0 {
 		return nil

@@ -15,7 +15,8 @@ const (
 	maxMembers          = 12 // members of a group that are drawn
 )
 
-// graph is a picture of a workflow: its steps from left to right, and the members of a group below it.
+// graph is a picture of a workflow: its steps from left to right, and the members of a group below
+// it.
 type graph struct {
 	Width, Height int
 	Boxes         []box
@@ -27,7 +28,7 @@ type box struct {
 	Mark        mark
 	Label, Note string
 	Title       string
-	Task        task.ID // "": it is no task
+	Task        task.ID // "": a group
 }
 
 // TextX, LabelY and NoteY place the texts of the box.

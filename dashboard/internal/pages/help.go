@@ -6,13 +6,13 @@ import (
 	"github.com/swarmiji/swarmiji/inspect"
 )
 
-// reasonsView is what the template "why" needs.
+// reasonsView holds the data of the template "why".
 type reasonsView struct {
 	View *view
 	Why  inspect.Explanation
 }
 
-// runsView is what the template "running" needs.
+// runsView holds the data of the template "running".
 type runsView struct {
 	View *view
 	Page inspect.RunningPage

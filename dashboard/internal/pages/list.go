@@ -38,7 +38,7 @@ func pages() []page {
 // pageSize is the number of records of a list.
 const pageSize = 50
 
-// overviewData is what the overview shows. Each part has its error.
+// overviewData holds the data of the overview. Each part has its error.
 type overviewData struct {
 	Groups    []failure
 	More      bool // there are further groups
@@ -92,7 +92,7 @@ func (p *Pages) overview(r *request) (any, string, error) {
 	reads.Go(func() { queues, d.QueuesErr = p.api.ListQueues(ctx, inspect.QueueQuery{Limit: inspect.MaxLimit}) })
 	reads.Go(func() { report, d.StuckErr = p.api.Check(ctx, inspect.CheckQuery{}) })
 	reads.Go(func() { workers, d.WorkersErr = p.api.ListWorkers(ctx, inspect.WorkerQuery{Limit: inspect.MaxLimit}) })
-	reads.Go(func() { running, _ = p.api.ListRunning(ctx, inspect.RunningQuery{}) }) // the workers say how many
+	reads.Go(func() { running, _ = p.api.ListRunning(ctx, inspect.RunningQuery{}) })
 	reads.Wait()
 	d.Queues, d.Notes = queues.Queues, queues.Notes
 	d.Rates = slices.ContainsFunc(d.Queues, func(q inspect.Queue) bool { return q.Rates != nil })
@@ -101,7 +101,7 @@ func (p *Pages) overview(r *request) (any, string, error) {
 	return &d, shell("doctor"), nil
 }
 
-// troubles returns what is stuck, the failed first, and the number of checks that were fine.
+// troubles returns the problems, failed checks first, and the number of checks that were fine.
 func troubles(findings []inspect.Finding, queues []inspect.Queue) (all []trouble, fine int) {
 	resumes := make(map[string]bool)
 	for _, f := range findings {
@@ -152,7 +152,8 @@ func rank(o inspect.Outcome) int {
 	return 1
 }
 
-// busy returns the consumers with their tasks, those that run most first, and the number of producers.
+// busy returns the consumers with their tasks, those that run most first, and the number of
+// producers.
 func busy(workers []inspect.Worker, running []inspect.RunningTask) (all []busyWorker, producers int) {
 	for _, w := range workers {
 		if w.Role == "producer" {
@@ -248,7 +249,7 @@ func (p *Pages) setting(ctx context.Context, queue string) (inspect.Setting, err
 
 type tasksData struct {
 	inspect.TaskPage
-	Input   string // what was asked
+	Input   string // the text of the search
 	ID      task.ID
 	Running *inspect.RunningPage // without a history
 }
@@ -309,7 +310,7 @@ type deadData struct {
 	Filter  inspect.DeadFilter
 	Queues  []inspect.Queue // with dead letters, if no queue is selected
 	Summary inspect.DeadSummary
-	Reasons []failure // the reasons of the summary without what is particular
+	Reasons []failure // the reasons of the summary without their particular parts
 	Page    inspect.DeadPage
 }
 
@@ -443,7 +444,7 @@ func (p *Pages) worker(r *request) (any, string, error) {
 	d := workerData{Worker: w}
 	if w.Answers {
 		d.Running, d.RunningErr = p.api.ListRunning(r.Context(), inspect.RunningQuery{Nodes: []string{node}})
-		d.Held, _ = p.api.ListRunning(r.Context(), inspect.RunningQuery{Nodes: []string{node}, Held: true}) // its number is shown above
+		d.Held, _ = p.api.ListRunning(r.Context(), inspect.RunningQuery{Nodes: []string{node}, Held: true})
 	}
 	return &d, command, nil
 }

@@ -23,8 +23,8 @@ const (
 	writeTime  = 30 * time.Second // limits a write to a stream
 	longPoll   = 20 * time.Second // of the one subscription
 	maxCatchUp = 20               // pages that a resumed stream reads
-	// settle is the time from an event until a page shows it: what a reader of events writes, and
-	// answers that are given again, take so long.
+	// settle is the time from an event until a page shows it: a recorder writes its events so late,
+	// and shared answers are as old.
 	settle = keep + 1250*time.Millisecond
 )
 
@@ -144,11 +144,11 @@ func quiet(e *inspect.Event) bool {
 	return false
 }
 
-// serve answers with Server-Sent Events. An event "changed" says that pages are different now, at most
-// once in two seconds. With the parameter all=1 each event is an event "event" with JSON, filtered by the
-// parameters type, task, name, queue and node. An event "lost" says that events before it are missing.
-// The ids are cursors: a browser sends the last one when it connects again, or as the parameter after.
-// A stream that was interrupted may get an event twice.
+// serve answers with Server-Sent Events. An event "changed" says that pages are different now, at
+// most once in two seconds. With the parameter all=1 each event is an event "event" with JSON,
+// filtered by the parameters type, task, name, queue and node. An event "lost" says that events
+// before it are missing. The ids are cursors: a browser sends the last one when it connects again,
+// or as the parameter after. A stream that was interrupted may get an event twice.
 func (l *live) serve(w http.ResponseWriter, r *http.Request) {
 	now, err := l.api.ListEvents(r.Context(), inspect.EventQuery{})
 	switch {
@@ -177,8 +177,8 @@ func (l *live) serve(w http.ResponseWriter, r *http.Request) {
 	l.follow(r.Context(), &c, s)
 }
 
-// resume sends the events after a cursor, of an interrupted stream for example. The stream has joined
-// before, so that no event falls between.
+// resume sends the events after a cursor, of an interrupted stream for example. The stream has
+// joined before, so that no event falls between.
 func (l *live) resume(ctx context.Context, c *conn, cursor string) {
 	for range maxCatchUp {
 		page, err := l.api.ListEvents(ctx, inspect.EventQuery{Cursor: cursor, Limit: inspect.MaxLimit})
@@ -194,7 +194,7 @@ func (l *live) resume(ctx context.Context, c *conn, cursor string) {
 	c.send("lost", "", "data: 1\n")
 }
 
-// follow sends what comes until the caller is gone or live is closed.
+// follow sends the coming events until the caller is gone or live is closed.
 func (l *live) follow(ctx context.Context, c *conn, s *stream) {
 	beat := time.NewTicker(heartbeat)
 	defer beat.Stop()
@@ -246,13 +246,13 @@ type conn struct {
 
 	cursor  string    // behind the events that were sent
 	seq     uint64    // behind them too; 0: none was sent
-	changed time.Time // since when a change is to be told; zero: there is none
+	changed time.Time // time of the first change that was not sent; zero: no change
 }
 
 // page sends the events of a page that were not sent before.
 func (c *conn) page(p *inspect.EventPage) {
 	if p.Lost {
-		c.seq = 0 // perhaps of another process, which counts anew
+		c.seq = 0 // perhaps of another process, whose count begins at 1
 		c.send("lost", "", "data: 1\n")
 	}
 	c.cursor = p.Next

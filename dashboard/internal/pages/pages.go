@@ -1,8 +1,9 @@
 // Package pages has the web pages of the dashboard: a client of inspect.API alone.
 //
-// Every page has an address without a folder, so that all links are relative names and the pages work
-// below any prefix. There is no script in a page and no state in the server: what a page shows is in
-// its address. A page is loaded again, in place, when events say that something has changed.
+// Every page has an address without a folder, so that all links are relative names and the pages
+// work below any prefix. There is no script in a page and no state in the server: the address has
+// all parameters of a page. A page is loaded again, in place, when events say that something has
+// changed.
 package pages
 
 import (
@@ -84,8 +85,8 @@ func New(c Config) (*Pages, error) {
 	return p, nil
 }
 
-// Close ends the live streams and the shared reads. Idempotent. Returns ctx's error if they have not
-// ended in time.
+// Close ends the live streams and the shared reads. Idempotent. Returns ctx's error if they have
+// not ended in time.
 func (p *Pages) Close(ctx context.Context) error {
 	return errors.Join(p.live.close(ctx), p.api.close(ctx))
 }
@@ -111,7 +112,7 @@ type request struct {
 // value returns a parameter of the address.
 func (r *request) value(name string) string { return r.values.Get(name) }
 
-// view is what a template gets.
+// view holds the data of a template.
 type view struct {
 	Title, Page   string
 	User, Version string
@@ -195,7 +196,8 @@ func (p *Pages) show(w http.ResponseWriter, r *http.Request, one *page) {
 	p.write(w, status(v.Error), one.name, v)
 }
 
-// status returns the status of a page with an error. A part that is not given is no error of the page.
+// status returns the status of a page with an error. A missing part of the system is not an error
+// of the page.
 func status(e *inspect.Error) int {
 	if e == nil {
 		return http.StatusOK

@@ -184,7 +184,7 @@ func TestEmpty(t *testing.T) {
 	}
 }
 
-// TestDisabled shows that what a caller may not do is disabled with the reason.
+// TestDisabled shows that forbidden changes are disabled with the reason.
 func TestDisabled(t *testing.T) {
 	s := serve(t, hostile(t), func(inspect.Do, string) error { return errors.New("this needs the role <operator>") })
 	enabled := regexp.MustCompile(`(?s)<form class="do".*?</form>`)
@@ -298,7 +298,7 @@ func TestAct(t *testing.T) {
 	}
 }
 
-// TestActBad posts forms that are no change, and addresses that are none of the pages.
+// TestActBad posts invalid forms, and addresses outside of the pages.
 func TestActBad(t *testing.T) {
 	api := hostile(t)
 	s := serve(t, api, nil)
@@ -401,8 +401,8 @@ func (s *stream) event() (seq, text, id string) {
 	return row.Seq, row.Text, m.id
 }
 
-// TestLive reads a stream: it has ids, filters, resumes behind an id without a gap, says what is lost,
-// and ends with Close.
+// TestLive reads a stream: it has ids, filters, resumes behind an id without a gap, reports lost
+// events, and ends with Close.
 func TestLive(t *testing.T) {
 	api := hostile(t)
 	s := serve(t, api, nil)

@@ -16,8 +16,8 @@ const (
 	readTime  = 30 * time.Second // limits a shared read
 )
 
-// shared is an API whose slow reads are shared by callers that ask for the same at the same time. So
-// many open pages cost as much as one. Callers must not change the answers.
+// shared is an API whose slow reads are shared by callers that ask for the same at the same time.
+// So many open pages cost as much as one. Callers must not change the answers.
 type shared struct {
 	inspect.API
 
@@ -116,7 +116,7 @@ type answer[V any] struct {
 	v     V
 	err   error
 	at    time.Time  // when it was asked
-	older *answer[V] // shown until then; nil: none
+	older *answer[V] // shown until then; nil: no older answer
 }
 
 func (m *memo[V]) forget() {
@@ -125,8 +125,8 @@ func (m *memo[V]) forget() {
 	m.answers = nil
 }
 
-// get returns the answer to q. One read runs for all callers with this question; it does not end with
-// a caller's ctx.
+// get returns the answer to q. One read runs for all callers with this question; it does not end
+// with a caller's ctx.
 func get[Q, V any](ctx context.Context, s *shared, m *memo[V], keep time.Duration, q Q, read func(context.Context, Q) (V, error)) (V, error) {
 	key, err := json.Marshal(q)
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Serve serves h until ctx ends. Then it waits for the requests in progress, for closing at most. It
-// closes ln.
+// Serve serves h until ctx ends. Then it waits for the requests in progress, for closing at most.
+// It closes ln.
 func Serve(ctx context.Context, ln net.Listener, h http.Handler, closing time.Duration) error {
 	server := &http.Server{Handler: h, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: 2 * time.Minute}
 	closed := make(chan error, 1)
