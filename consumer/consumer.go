@@ -112,6 +112,7 @@ type Consumer struct {
 	loops      sync.WaitGroup       // goroutines that scale queues
 	asides     sync.Map             // queues of paused tasks that are emptied now
 	live       atomic.Pointer[live] // set while the consumer consumes
+	stopping   atomic.Bool          // the fetching ends or has ended
 	running    runs.Registry[*run]  // runs whose handler has not returned
 	reserved   runs.Set[*run]       // runs that wait after a worker received them
 	crashes    *crashes.Watch       // finds the tasks that end their process
@@ -228,7 +229,7 @@ func (c *Consumer) Run(ctx context.Context) error {
 		case <-c.stopped:
 		case <-fetch.Done():
 		}
-		c.live.Store(nil) // before the fetching ends: Stats tells the stop first
+		c.stopping.Store(true) // before the fetching ends: Stats tells the stop first
 		stopFetch()
 	}()
 	defer func() {

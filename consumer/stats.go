@@ -62,7 +62,7 @@ func (c *Consumer) Stats() Stats {
 		Failed: m.Failed.Count(), Retried: m.Retried.Count(),
 	}
 	l := c.live.Load()
-	s.Running = l != nil
+	s.Running = l != nil && !c.stopping.Load()
 	names := c.queues.Names()
 	byName := make(map[string]*QueueStats, len(names))
 	for _, name := range names {
