@@ -15,11 +15,11 @@ import (
 func (a *app) queueServeCmds() []*cobra.Command {
 	return []*cobra.Command{
 		a.queueServeCmd("add", "Make running consumers serve another queue", "Add makes consumers serve a queue.",
-			"  swarmiji queue add reports --group batch --workers 4\n" +
+			"  swarmiji queue add reports --group batch --workers 4\n"+
 				"  swarmiji queue add reports --node host-1234-abcdef", settings.Served{}),
 		a.queueServeCmd("remove", "Make running consumers leave a queue",
 			"Remove makes consumers leave a queue. Running tasks continue, and messages stay in the queue.",
-			"  swarmiji queue remove reports --group batch\n" +
+			"  swarmiji queue remove reports --group batch\n"+
 				"  swarmiji queue remove reports --node host-1234-abcdef", settings.Served{Removed: true}),
 	}
 }
