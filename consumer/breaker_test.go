@@ -56,7 +56,8 @@ func TestBreakerDoubles(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	if _, err := mail.Submit(ctx, p, 1, task.WithMaxRetries(10), task.WithRetryDelay(0), task.WithIgnoreResult(true)); err != nil {
+	// The delay lets the consumer store each pause first: attempts that start before it do not count.
+	if _, err := mail.Submit(ctx, p, 1, task.WithMaxRetries(10), task.WithRetryDelay(150*time.Millisecond), task.WithIgnoreResult(true)); err != nil {
 		t.Fatal(err)
 	}
 	key := settings.TaskBreaker("mail")

@@ -240,7 +240,10 @@ func TestSettleTxOutcomes(t *testing.T) {
 				a.t.Errorf("SettleTx: %v", err)
 			}
 			a.end = func() {
-				refused(ctx, a, sqltx.Wrap(own), task.ErrNoSettler)
+				// The consumer ends the settler a moment after the handler has returned.
+				testwait.Until(a.t, "the second SettleTx is refused as one outside of a handler", func() bool {
+					return errors.Is(task.SettleTx(ctx, sqltx.Wrap(own), "second"), task.ErrNoSettler)
+				})
 				if err := own.Commit(); err != nil {
 					a.t.Errorf("Commit: %v", err)
 				}
