@@ -34,9 +34,8 @@ func TestStoppedConsumers(t *testing.T) {
 
 	out, _ := doctored(t, "mail", "--broker", url)
 	want(t, out, `queue mail +warning +1 tasks wait, and no consumer .* takes them; start its consumer`)
-	if out, _ = doctored(t, "--broker", url); strings.Contains(out, "queue mail") {
-		t.Errorf("the doctor knows a queue that it was not told\n%s", out)
-	}
+	out, _ = doctored(t, "--broker", url) // Redis lists its queues
+	want(t, out, `queue mail +warning +1 tasks wait`)
 
 	swarm, err := open.Open(t.Context(), url, open.Options{Control: true, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
@@ -69,7 +68,7 @@ func TestStoppedConsumers(t *testing.T) {
 	stopped()
 
 	out, remark := command("queues", "--collect", "50ms")
-	if strings.Contains(out, "mail") || !strings.Contains(remark, `only the queue "default" is looked for; name the others: swarmiji queues QUEUE`) {
+	if !strings.Contains(out, "mail") || !strings.Contains(out, "letters") {
 		t.Errorf("queues without a name:\n%s%s", out, remark)
 	}
 	if out, remark = command("queues", "mail"); !strings.Contains(out, "mail") || remark != "" {
