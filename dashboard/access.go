@@ -11,7 +11,7 @@ import (
 // least returns the least role that may make a change. A change that is not listed is for admins.
 func least(do inspect.Do) Role {
 	switch do {
-	case inspect.DoPauseQueue, inspect.DoResumeQueue, inspect.DoPauseTasks, inspect.DoResumeTasks, inspect.DoSetLimit,
+	case inspect.DoPauseQueue, inspect.DoResumeQueue, inspect.DoPauseTasks, inspect.DoResumeTasks, inspect.DoSetLimit, inspect.DoServeQueue,
 		inspect.DoCancelTask, inspect.DoCancelWorkflow, inspect.DoRetryWorkflow, inspect.DoRequeueDead,
 		inspect.DoRunSchedule, inspect.DoPauseSchedule, inspect.DoResumeSchedule,
 		inspect.DoRetryJobs, inspect.DoCancelJobs,

@@ -15,6 +15,7 @@ const (
 	DoPauseTasks      Do = "pause-tasks"
 	DoResumeTasks     Do = "resume-tasks"
 	DoSetLimit        Do = "set-limit"
+	DoServeQueue      Do = "serve-queue"
 	DoPurgeQueue      Do = "purge-queue"
 	DoPauseQueue      Do = "pause-queue"
 	DoResumeQueue     Do = "resume-queue"

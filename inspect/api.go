@@ -37,7 +37,8 @@ type Queues interface {
 	PurgeQueue(ctx context.Context, p Purge) (Change, error)
 	// PauseQueue stops all consumers from taking tasks of a queue. Running tasks continue.
 	PauseQueue(ctx context.Context, p Pause) (Change, error)
-	// ResumeQueue ends the pause of a queue.
+	// ResumeQueue ends the pause of a queue: the stored one, and those of running consumers by a
+	// command. Change.Stored says that there was a stored one.
 	ResumeQueue(ctx context.Context, queue string) (Change, error)
 }
 
@@ -176,6 +177,9 @@ type Settings interface {
 	// SetLimit limits the tasks of a queue or of a name. A limit without Rate and Concurrency is
 	// removed.
 	SetLimit(ctx context.Context, l Limit) (Change, error)
+	// ServeQueue makes the consumers of a group serve a queue, or leave it. It holds for consumers
+	// that start later, too.
+	ServeQueue(ctx context.Context, s Serve) (Change, error)
 }
 
 // Audit shows the changes that were made by an [API].

@@ -161,6 +161,22 @@ func (l *Local) SetLimit(ctx context.Context, limit Limit) (Change, error) {
 	})
 }
 
+// ServeQueue implements [Settings].
+func (l *Local) ServeQueue(ctx context.Context, s Serve) (Change, error) {
+	c := Change{Do: DoServeQueue, Target: s.Queue}
+	store, err := l.theSettings()
+	if err != nil {
+		return c, err
+	}
+	return l.change(ctx, c, s, func(c *Change) error {
+		err := settings.ServeQueue(ctx, store, s.Group, s.Queue, settings.Served{
+			Workers: s.Workers, Removed: s.Leave, By: utf.Cut(l.actor(ctx), settings.MaxBy),
+		})
+		c.Done, c.Stored = oneIf(err), true
+		return err
+	})
+}
+
 // oneIf returns 1 for a change that was made.
 func oneIf(err error) int {
 	if err == nil {

@@ -363,6 +363,17 @@ type Limit struct {
 	Concurrency int    `json:"concurrency,omitempty"`
 }
 
+// Serve says which consumers serve a queue.
+type Serve struct {
+	// Group is the group of the consumers, see consumer.Config.Group.
+	Group string `json:"group"`
+	Queue string `json:"queue"`
+	// Workers is the number of tasks that run at once in each consumer. 0: its own default.
+	Workers int `json:"workers,omitempty"`
+	// Leave makes the consumers leave the queue. Running tasks continue.
+	Leave bool `json:"leave,omitempty"`
+}
+
 // AuditQuery selects a page of the audit log.
 type AuditQuery struct {
 	Limit int `json:"limit,omitempty"`

@@ -123,7 +123,7 @@ func (a *app) writeContexts(c contexts) error {
 	return err
 }
 
-// reference is a placeholder for a secret in the URL of a context.
+// reference matches the name of a variable or file that holds a secret of the URL of a context.
 var reference = regexp.MustCompile(`\$\{(env|file):([^}]*)\}`)
 
 // expand replaces the references of a URL by their values, percent-encoded. Errors name the

@@ -8,7 +8,8 @@ import (
 	"github.com/swarmiji/swarmiji/inspect"
 )
 
-func (a *app) pauseCmd() *cobra.Command {
+// pauseCmd makes a command that pauses. name is the whole command, for the examples.
+func (a *app) pauseCmd(name string) *cobra.Command {
 	var t target
 	var o pauseOptions
 	cmd := &cobra.Command{
@@ -21,14 +22,14 @@ func (a *app) pauseCmd() *cobra.Command {
 			"Without names, or with --node, --replies or --collect, it is a command to the consumers that run now. It lasts\n" +
 			"until swarmiji resume or until the consumer restarts; the command prints a line for each consumer that has\n" +
 			"paused. Exit status: 1 if a consumer reports an error, 4 if no consumer answers.",
-		Example: "  swarmiji pause reports --for 1h --why \"the printer is broken\"\n" +
-			"  swarmiji pause --task mail.send\n" +
-			"  swarmiji pause --node host-1234-abcdef",
+		Example: "  " + name + " reports --for 1h --reason 'the printer is broken'\n" +
+			"  " + name + " --task mail.send\n" +
+			"  " + name + " --node host-1234-abcdef",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if (len(args) > 0 || len(o.tasks) > 0) && !toLiving(cmd) {
 				return a.pause(cmd, args, &o)
 			}
-			if err := notStored(cmd, "task", "for", "why"); err != nil {
+			if err := notStored(cmd, "task", "for", "reason"); err != nil {
 				return err
 			}
 			a.onlyLiving()
@@ -41,7 +42,7 @@ func (a *app) pauseCmd() *cobra.Command {
 	f := cmd.Flags()
 	f.StringSliceVar(&o.tasks, "task", nil, "`name` of the tasks to pause; may be repeated")
 	f.DurationVar(&o.duration, "for", 0, "how long the pause lasts, such as 30m; default: until swarmiji resume")
-	f.StringVar(&o.why, "why", "", "`reason`, for other operators")
+	f.StringVar(&o.reason, "reason", "", "`text` for other operators and the audit log")
 	t.flags(cmd, false)
 	return cmd
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/swarmiji/swarmiji/control"
-	"github.com/swarmiji/swarmiji/settings"
+	"github.com/swarmiji/swarmiji/inspect"
 )
 
 // queueServeCmds makes the commands by which consumers serve or leave a queue.
@@ -16,11 +16,11 @@ func (a *app) queueServeCmds() []*cobra.Command {
 	return []*cobra.Command{
 		a.queueServeCmd("add", "Make running consumers serve another queue", "Add makes consumers serve a queue.",
 			"  swarmiji queue add reports --group batch --workers 4\n"+
-				"  swarmiji queue add reports --node host-1234-abcdef", settings.Served{}),
+				"  swarmiji queue add reports --node host-1234-abcdef", inspect.Serve{}),
 		a.queueServeCmd("remove", "Make running consumers leave a queue",
 			"Remove makes consumers leave a queue. Running tasks continue, and messages stay in the queue.",
 			"  swarmiji queue remove reports --group batch\n"+
-				"  swarmiji queue remove reports --node host-1234-abcdef", settings.Served{Removed: true}),
+				"  swarmiji queue remove reports --node host-1234-abcdef", inspect.Serve{Leave: true}),
 	}
 }
 
@@ -47,7 +47,7 @@ func (a *app) queueLimitCmd() *cobra.Command {
 	return cmd
 }
 
-func (a *app) queueServeCmd(name, short, long, example string, s settings.Served) *cobra.Command {
+func (a *app) queueServeCmd(name, short, long, example string, s inspect.Serve) *cobra.Command {
 	var t target
 	var group string
 	cmd := &cobra.Command{
@@ -62,21 +62,22 @@ func (a *app) queueServeCmd(name, short, long, example string, s settings.Served
 			}
 			if group == "" {
 				c := control.Command{Do: control.DoAddQueue, Queue: args[0], Workers: s.Workers}
-				if s.Removed {
+				if s.Leave {
 					c.Do = control.DoRemoveQueue
 				}
 				return a.order(cmd, &t, c, []string{"NODE", "QUEUES", "DONE"}, func(t *table, r *control.Reply) {
 					t.add(r.Node, strings.Join(r.Queues, ","), "ok")
 				})
 			}
-			return a.changeSettings(cmd, args, nil, func(ctx context.Context, store settings.Store, queue, _ string) (settled, error) {
-				s.By = a.operator()
-				return settled{Done: name + " in " + group}, settings.ServeQueue(ctx, store, group, queue, s)
+			s.Group = group
+			return a.stored(cmd, args, nil, name+" in "+group, func(ctx context.Context, api inspect.API, queue, _ string) (inspect.Change, error) {
+				s.Queue = queue
+				return api.ServeQueue(ctx, s)
 			})
 		},
 	}
 	cmd.Flags().StringVar(&group, "group", "", "`name` of the group of consumers")
-	if !s.Removed {
+	if !s.Leave {
 		cmd.Flags().IntVar(&s.Workers, "workers", 0, "tasks that run at once in each consumer; default: as the consumer defines it")
 	}
 	t.flags(cmd, false)

@@ -30,7 +30,7 @@ func (a *app) queueCmd() *cobra.Command {
 			return errors.Join(cmd.Help(), fmt.Errorf("%w: queue what? ls, show, messages, pause, resume, purge, limit, add or remove", errUsage))
 		},
 	}
-	cmd.AddCommand(a.queueListCmd("ls [QUEUE...]", "swarmiji queue ls"), a.queueShowCmd(), a.queueMessagesCmd(), a.queuePauseCmd(), a.queueResumeCmd(), a.queuePurgeCmd(), a.queueLimitCmd())
+	cmd.AddCommand(a.queueListCmd("ls [QUEUE...]", "swarmiji queue ls"), a.queueShowCmd(), a.queueMessagesCmd(), a.pauseCmd("swarmiji queue pause"), a.resumeCmd("swarmiji queue resume"), a.queuePurgeCmd(), a.queueLimitCmd())
 	cmd.AddCommand(a.queueServeCmds()...)
 	return cmd
 }
@@ -253,49 +253,6 @@ func (a *app) queueMessagesCmd() *cobra.Command {
 
 // quoted returns a text of another program for a shell.
 func quoted(text string) string { return "'" + visible(text) + "'" }
-
-func (a *app) queuePauseCmd() *cobra.Command {
-	var t target
-	p := inspect.Pause{}
-	cmd := &cobra.Command{
-		Use:   "pause QUEUE",
-		Short: "Stop all consumers from taking tasks of a queue",
-		Long: "Pause stops consumers from taking new tasks of a queue, until swarmiji queue resume. Running tasks continue;\n" +
-			"fetched ones go back to the queue. The command prints a line for each consumer that has paused.\n\n" +
-			"Exit status: 1 if a consumer reports an error, 4 if no consumer answers.",
-		Example: "  swarmiji queue pause reports --reason 'database is down'\n" +
-			"  swarmiji queue pause reports -o json",
-		Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			p.Queue = args[0]
-			return a.steer(cmd, &t, func(ctx context.Context, api inspect.API) (inspect.Change, error) { return api.PauseQueue(ctx, p) })
-		},
-	}
-	t.listen(cmd)
-	cmd.Flags().StringVar(&p.Reason, "reason", "", "`text` for the audit log")
-	return cmd
-}
-
-func (a *app) queueResumeCmd() *cobra.Command {
-	var t target
-	cmd := &cobra.Command{
-		Use:   "resume QUEUE",
-		Short: "Let consumers take tasks of a queue again",
-		Long: "Resume ends the pause of a queue. The command prints a line for each consumer that takes tasks of the queue\n" +
-			"again.\n\n" +
-			"Exit status: 1 if a consumer reports an error, 4 if no consumer answers.",
-		Example: "  swarmiji queue resume reports\n" +
-			"  swarmiji queue resume reports -o json",
-		Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.steer(cmd, &t, func(ctx context.Context, api inspect.API) (inspect.Change, error) {
-				return api.ResumeQueue(ctx, args[0])
-			})
-		},
-	}
-	t.listen(cmd)
-	return cmd
-}
 
 func (a *app) queuePurgeCmd() *cobra.Command {
 	var yes, dryRun bool

@@ -8,20 +8,21 @@ import (
 	"github.com/swarmiji/swarmiji/inspect"
 )
 
-func (a *app) resumeCmd() *cobra.Command {
+// resumeCmd makes a command that resumes. name is the whole command, for the examples.
+func (a *app) resumeCmd(name string) *cobra.Command {
 	var t target
 	var tasks []string
 	cmd := &cobra.Command{
 		Use:   "resume [QUEUE...]",
 		Short: "Let paused consumers take tasks again",
-		Long: "Resume ends the stored pause of the named queues, and with --task of the tasks with that name, for all\n" +
-			"consumers. It also resets their breakers. Messages of paused tasks come back to their queues. The command\n" +
-			"prints a line for each name.\n\n" +
+		Long: "Resume ends the pause of the named queues, and with --task of the tasks with that name, for all consumers. It\n" +
+			"also resets their breakers. Messages of paused tasks come back to their queues. The command prints a line for\n" +
+			"each name.\n\n" +
 			"Without names, or with --node, --replies or --collect, it is a command to the consumers that run now. It ends\n" +
-			"the pauses that such a command has made, not the stored ones, and prints a line for each consumer that has\n" +
-			"done so. Exit status: 1 if a consumer reports an error, 4 if no consumer answers.",
-		Example: "  swarmiji resume reports\n" +
-			"  swarmiji resume --task mail.send",
+			"only the pauses that such a command has made, and prints a line for each consumer that has done so. Exit\n" +
+			"status: 1 if a consumer reports an error, 4 if no consumer answers.",
+		Example: "  " + name + " reports\n" +
+			"  " + name + " --task mail.send",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if (len(args) > 0 || len(tasks) > 0) && !toLiving(cmd) {
 				return a.resume(cmd, args, tasks)

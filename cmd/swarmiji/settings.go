@@ -4,17 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/swarmiji/swarmiji/control"
 	"github.com/swarmiji/swarmiji/inspect"
-	"github.com/swarmiji/swarmiji/internal/utf"
-	"github.com/swarmiji/swarmiji/open"
-	"github.com/swarmiji/swarmiji/settings"
 )
 
 type settled struct {
@@ -33,51 +28,10 @@ func (a *app) onlyLiving() {
 	a.say("this reached the consumers that run now; ones that start later do not know it")
 }
 
-// changeSettings opens the store of the settings, calls do for each queue and each task, and prints
-// a row for each. do is given the name of a queue or of a task; the other one is "".
-func (a *app) changeSettings(cmd *cobra.Command, queues, tasks []string, do func(ctx context.Context, s settings.Store, queue, task string) (settled, error)) error {
-	return a.with(cmd.Context(), open.Options{}, func(ctx context.Context, s *open.Swarm) error {
-		if s.Settings == nil {
-			return errors.New("no server of this URL keeps settings; name one for the events, such as events=redis://host")
-		}
-		out := []settled{}
-		t := &table{head: []string{"QUEUE", "TASK", "DONE", "UNTIL"}}
-		var errs []error
-		each := func(queue, task string) {
-			row, err := do(ctx, s.Settings, queue, task)
-			switch {
-			case errors.Is(err, settings.ErrBad):
-				errs = append(errs, fmt.Errorf("%w: %w", errUsage, err))
-			case err != nil:
-				errs = append(errs, err)
-			default:
-				row.Queue, row.Task = queue, task
-				out = append(out, row)
-				t.add(queue, task, row.Done, shownTime(row.Until))
-			}
-		}
-		for _, q := range queues {
-			each(q, "")
-		}
-		for _, name := range tasks {
-			each("", name)
-		}
-		if len(out) == 0 {
-			return errors.Join(errs...)
-		}
-		return errors.Join(append([]error{a.show(out, t)}, errs...)...)
-	})
-}
-
-func (a *app) operator() string {
-	host, _ := os.Hostname() // without it the user is enough
-	return utf.Cut(strings.Trim(a.getenv("USER")+"@"+host, "@"), settings.MaxBy)
-}
-
 type pauseOptions struct {
 	tasks    []string
 	duration time.Duration
-	why      string
+	reason   string
 }
 
 // stored calls do for each queue and each task through the inspection API, and prints a row for
@@ -132,9 +86,9 @@ func (a *app) pause(cmd *cobra.Command, queues []string, o *pauseOptions) error 
 	}
 	return a.stored(cmd, queues, o.tasks, "paused", func(ctx context.Context, api inspect.API, queue, task string) (c inspect.Change, err error) {
 		if task != "" {
-			c, err = api.PauseTasks(ctx, inspect.TaskPause{Name: task, Until: until, Reason: o.why})
+			c, err = api.PauseTasks(ctx, inspect.TaskPause{Name: task, Until: until, Reason: o.reason})
 		} else {
-			c, err = api.PauseQueue(ctx, inspect.Pause{Queue: queue, Until: until, Reason: o.why})
+			c, err = api.PauseQueue(ctx, inspect.Pause{Queue: queue, Until: until, Reason: o.reason})
 		}
 		c.At = until
 		return c, err

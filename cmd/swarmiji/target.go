@@ -80,11 +80,6 @@ func (a *app) steer(cmd *cobra.Command, t *target, do func(ctx context.Context, 
 		if len(c.Nodes) == 0 && err != nil {
 			return err
 		}
-		if c.Stored {
-			tab := &table{head: []string{"TARGET", "DONE"}}
-			tab.add(c.Target, "stored")
-			return errors.Join(a.show(&c, tab), err)
-		}
 		tab := &table{head: []string{"NODE", "QUEUES", "DONE"}}
 		for i := range c.Nodes {
 			if n := &c.Nodes[i]; n.Error == "" {

@@ -232,6 +232,11 @@ func (c *Client) SetLimit(ctx context.Context, l inspect.Limit) (inspect.Change,
 	return call[inspect.Change](ctx, c, "SetLimit", l)
 }
 
+// ServeQueue implements [inspect.API].
+func (c *Client) ServeQueue(ctx context.Context, s inspect.Serve) (inspect.Change, error) {
+	return call[inspect.Change](ctx, c, "ServeQueue", s)
+}
+
 // ListAudit implements [inspect.API].
 func (c *Client) ListAudit(ctx context.Context, q inspect.AuditQuery) (inspect.AuditPage, error) {
 	return call[inspect.AuditPage](ctx, c, "ListAudit", q)

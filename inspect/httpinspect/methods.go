@@ -133,6 +133,7 @@ func methods() map[string]method {
 		"PauseTasks":   changes(inspect.DoPauseTasks, inspect.API.PauseTasks, func(p inspect.TaskPause) string { return p.Name }),
 		"ResumeTasks":  changes(inspect.DoResumeTasks, inspect.API.ResumeTasks, text),
 		"SetLimit":     changes(inspect.DoSetLimit, inspect.API.SetLimit, func(l inspect.Limit) string { return l.Queue + l.Name }),
+		"ServeQueue":   changes(inspect.DoServeQueue, inspect.API.ServeQueue, func(s inspect.Serve) string { return s.Queue }),
 
 		"ListAudit": reads(inspect.API.ListAudit),
 		"Check":     reads(inspect.API.Check),

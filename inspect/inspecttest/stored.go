@@ -11,6 +11,7 @@ import (
 	"github.com/swarmiji/swarmiji/history"
 	"github.com/swarmiji/swarmiji/history/memhistory"
 	"github.com/swarmiji/swarmiji/inspect"
+	"github.com/swarmiji/swarmiji/settings"
 	"github.com/swarmiji/swarmiji/settings/memsettings"
 	"github.com/swarmiji/swarmiji/task"
 )
@@ -76,6 +77,15 @@ func testSettings(w *world) {
 	if done.Done != 1 || !done.Stored {
 		w.Errorf("a stored pause is ended: %+v", done)
 	}
+	_, err = api.ServeQueue(w.ctx(), inspect.Serve{Group: "batch", Queue: "other", Workers: 2})
+	w.no(err)
+	group, _, err := settings.GroupQueues("batch").Get(w.ctx(), c.Settings)
+	w.no(err)
+	if got := group.Queues["other"]; got.Workers != 2 || got.Removed || got.By != actor {
+		w.Errorf("a queue of a group: %+v", got)
+	}
+	_, err = api.ServeQueue(w.ctx(), inspect.Serve{Queue: "other"})
+	w.is(err, inspect.ErrInvalid)
 	for want := 1; want >= 0; want-- {
 		done, err = api.ResumeTasks(w.ctx(), okTask.Name())
 		w.no(err)
@@ -86,6 +96,29 @@ func testSettings(w *world) {
 	if diff := cmp.Diff([]string{"work limit 10/s 3"}, list()); diff != "" {
 		w.Errorf("settings after the pauses: (-want +got)\n%s", diff)
 	}
+}
+
+// testResume shows that one call ends a stored pause and the pause of a consumer by a command.
+func testResume(w *world) {
+	w.consume()
+	c := w.config(1)
+	c.Settings = memsettings.New()
+	w.Cleanup(func() { w.closed(c.Settings) })
+	api := w.h.API(w.T, c, false)
+	w.changedNode(api.PauseWorkers(w.ctx(), inspect.Target{Queues: []string{queue}}))
+	_, err := api.PauseQueue(w.ctx(), inspect.Pause{Queue: queue})
+	w.no(err)
+	done, err := api.ResumeQueue(w.ctx(), queue)
+	w.no(err)
+	if done.Done != 1 || !done.Stored || len(done.Nodes) != 1 {
+		w.Errorf("both pauses are ended: %+v", done)
+	}
+	q, err := api.GetQueue(w.ctx(), queue)
+	w.no(err)
+	if q.Pause != nil || q.Consumers != 1 || q.Paused != 0 {
+		w.Errorf("a resumed queue: %+v", q)
+	}
+	w.changedNode(api.ResumeQueue(w.ctx(), queue)) // nothing is stored any more
 }
 
 func testHistory(w *world) {

@@ -54,6 +54,7 @@ func Run(t *testing.T, h Harness) {
 	}{
 		{"Queues", "Queues are listed in pages with their counts and consumers; pause, resume and purge change them.", testQueues},
 		{"Settings", "Stored pauses and limits are listed, explained and removed.", testSettings},
+		{"Resume", "ResumeQueue ends stored pauses and those of consumers.", testResume},
 		{"History", "Tasks of a history are found by query and shown with their timeline.", testHistory},
 		{"Messages", "Messages of each place are listed in pages, if the broker can.", testMessages},
 		{"Why", "Why names where a task is, what it waits for, and the action that helps.", testWhy},
@@ -273,7 +274,7 @@ func (w *world) consume(change ...func(c *consumer.Config)) {
 	api := w.h.API(w.T, asking, false)
 	w.until("the consumer answers", func() bool {
 		one, err := api.GetWorker(w.ctx(), cfg.Report.NodeID)
-		return err == nil && one.Answers
+		return err == nil && one.Answers && c.Stats().Running
 	})
 }
 

@@ -16,7 +16,7 @@ var inspecting = []rule{
 		[]string{"inspect/inspecttest"},
 		[]string{
 			"task", "broker", "resultstore", "events", "router", "control", "deadletter", "limit", "middleware", "schedule", "schedule/memschedule", "jobs", "jobs/deferrals",
-			"jobs/memjobs", "history", "history/memhistory", "settings/memsettings", "producer", "consumer", "open", "inspect", "internal/testwait", "@leaves",
+			"jobs/memjobs", "history", "history/memhistory", "settings", "settings/memsettings", "producer", "consumer", "open", "inspect", "internal/testwait", "@leaves",
 		},
 		"a running system is inspected, over whatever swarm and implementation it is given",
 	},

@@ -349,6 +349,10 @@ func (s *system) ResumeTasks(_ context.Context, _ string) (inspect.Change, error
 	return s.change(inspect.DoResumeTasks, false)
 }
 
+func (s *system) ServeQueue(context.Context, inspect.Serve) (inspect.Change, error) {
+	return s.change(inspect.DoServeQueue, false)
+}
+
 func (s *system) SetLimit(_ context.Context, _ inspect.Limit) (inspect.Change, error) {
 	return s.change(inspect.DoSetLimit, false)
 }
