@@ -35,7 +35,7 @@ func Example() {
 	check(err)
 	check(send.Handle(c, func(_ context.Context, to string) (task.None, error) {
 		if to == "" {
-			return task.None{}, task.Named("mail.NoAddress", errors.New("nobody to write to"))
+			return task.None{}, task.Named("mail.NoAddress", errors.New("the letter has no address"))
 		}
 		return task.None{}, nil
 	}))
@@ -64,7 +64,7 @@ func Example() {
 	stop()
 	fmt.Println(<-ended, <-ended)
 	// Output:
-	// mail.send mail.NoAddress nobody to write to
+	// mail.send mail.NoAddress the letter has no address
 	// <nil> <nil>
 }
 

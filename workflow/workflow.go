@@ -1,9 +1,6 @@
 // Package workflow shows the state of a submitted workflow: which steps have run, which one failed,
-// and how far its groups are. [revoke.Revoker.Cancel] cancels a workflow, and
-// [deadletter.Letters.Retry] retries it.
-//
-// [revoke.Revoker.Cancel]: https://pkg.go.dev/github.com/swarmiji/swarmiji/revoke#Revoker.Cancel
-// [deadletter.Letters.Retry]: https://pkg.go.dev/github.com/swarmiji/swarmiji/deadletter#Letters.Retry
+// and how far its groups are. Cancel of a Revoker of package revoke cancels a workflow, and Retry
+// of package deadletter retries it.
 package workflow
 
 import (
