@@ -12,7 +12,7 @@ import (
 func least(do inspect.Do) Role {
 	switch do {
 	case inspect.DoPauseQueue, inspect.DoResumeQueue, inspect.DoPauseTasks, inspect.DoResumeTasks, inspect.DoSetLimit, inspect.DoServeQueue,
-		inspect.DoCancelTask, inspect.DoCancelWorkflow, inspect.DoRetryWorkflow, inspect.DoRequeueDead,
+		inspect.DoCancelTask, inspect.DoRunTask, inspect.DoCancelWorkflow, inspect.DoRetryWorkflow, inspect.DoRequeueDead,
 		inspect.DoRunSchedule, inspect.DoPauseSchedule, inspect.DoResumeSchedule,
 		inspect.DoRetryJobs, inspect.DoCancelJobs,
 		inspect.DoPauseWorkers, inspect.DoResumeWorkers, inspect.DoScaleWorkers, inspect.DoLimitWorkers:

@@ -10,8 +10,9 @@ import (
 type hidden struct{ inspect.API }
 
 func (h hidden) GetTask(ctx context.Context, k inspect.TaskKey) (inspect.TaskDetail, error) {
+	k.Args = false
 	d, err := h.API.GetTask(ctx, k)
-	d.Args, d.Result, d.Headers = "", "", nil
+	d.Args, d.Result, d.Headers, d.Original = "", "", nil, nil
 	if d.Dead != nil {
 		letter := *d.Dead
 		hideLetter(&letter)

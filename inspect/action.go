@@ -20,6 +20,7 @@ const (
 	DoPauseQueue      Do = "pause-queue"
 	DoResumeQueue     Do = "resume-queue"
 	DoCancelTask      Do = "cancel-task"
+	DoRunTask         Do = "run-task"
 	DoCancelWorkflow  Do = "cancel-workflow"
 	DoRetryWorkflow   Do = "retry-workflow"
 	DoRequeueDead     Do = "requeue-dead"

@@ -42,7 +42,7 @@ type Queues interface {
 	ResumeQueue(ctx context.Context, queue string) (Change, error)
 }
 
-// Tasks shows and cancels tasks.
+// Tasks shows tasks, cancels them and runs them again.
 type Tasks interface {
 	// ListTasks returns the tasks of the history that match a query, those that changed last first.
 	// See history.Parse for the language.
@@ -62,6 +62,14 @@ type Tasks interface {
 	// consumers will skip it, and "removed" if its message was also removed. Returns [ErrNoConsumer]
 	// if no running consumer listens; the revocation is stored nevertheless.
 	CancelTask(ctx context.Context, c Cancel) (Change, error)
+	// RunTask submits a copy of a task under a new id, Change.Copy, with the original arguments or
+	// edited ones. The copy has the name, metadata and headers of the original. It starts at once, does
+	// not expire, and belongs to no workflow. The original stays as it is.
+	//
+	// It needs the message of the original: a dead letter, or a waiting or delayed task. Returns
+	// [ErrConflict] without one, and for tasks that are sealed or have conditions. Returns [ErrInvalid]
+	// for edited arguments that are no JSON. After another error the copy may have been submitted.
+	RunTask(ctx context.Context, r TaskRun) (Change, error)
 }
 
 // Dead shows and changes dead letters.

@@ -35,6 +35,7 @@ type sighting struct {
 	message  *broker.Outgoing
 	queue    string
 	envelope *task.Envelope
+	original *original // of message or dead; nil: neither was found
 	dead     *DeadLetter
 	deferral *jobstore.Deferral // the wait for an answer; nil: it does not wait
 	job      *jobs.Row          // the job of a task with conditions; nil: unknown
@@ -196,6 +197,7 @@ func (l *Local) lookQueues(ctx context.Context, s *sighting) error {
 			return err
 		}
 		s.message, s.queue, s.found = &out, q, append(s.found, "queue")
+		s.original = l.original(q, out.Message)
 		if e, _, err := l.codec.Decode(out.Message); err == nil {
 			s.envelope = e
 		} else {
@@ -247,6 +249,7 @@ func (l *Local) lookDead(ctx context.Context, s *sighting) error {
 		err := l.letters.List(searching, q, deadletter.Filter{IDs: []task.ID{s.id}}, func(letter *deadletter.Letter) bool {
 			d := deadLetter(letter, true, false)
 			s.dead, s.queue, s.envelope = &d, q, letter.Task
+			s.original = l.original(q, letter.Message)
 			return true
 		})
 		switch {
@@ -275,6 +278,9 @@ func (l *Local) GetTask(ctx context.Context, k TaskKey) (TaskDetail, error) {
 		return TaskDetail{}, err
 	}
 	d := s.detail()
+	if d.NotAgain = s.notAgain(); k.Args && d.NotAgain == "" {
+		d.Original = s.original.args
+	}
 	if len(d.Found) == 0 {
 		return d, errorf(CodeNotFound, "no part knows task %s; it was never submitted, or its record has expired, or its queue was not searched", k.ID)
 	}

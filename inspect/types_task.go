@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"encoding/json"
 	"time"
 
 	"github.com/swarmiji/swarmiji/task"
@@ -27,6 +28,8 @@ type TaskKey struct {
 	// Name is the name of the task. It is needed only to find the job of a task with conditions that
 	// has not run yet.
 	Name string `json:"name,omitempty"`
+	// Args makes GetTask return the original arguments too, which may hold secrets.
+	Args bool `json:"args,omitempty"`
 }
 
 // TaskQuery selects tasks of the history.
@@ -89,6 +92,11 @@ type TaskDetail struct {
 	Args   string `json:"args,omitempty"`
 	Result string `json:"result,omitempty"`
 	Stack  string `json:"stack,omitempty"`
+	// NotAgain says why RunTask refuses the task. "": it does not.
+	NotAgain string `json:"not_again,omitempty"`
+	// Original are the arguments in its message as JSON, if TaskKey.Args asks for them. nil: there are
+	// none, or RunTask takes no edited ones.
+	Original json.RawMessage `json:"original,omitempty"`
 	// Progress is the last progress that the task has reported. nil: unknown.
 	Progress *Progress `json:"progress,omitempty"`
 	// Timeline are the events of the task, the oldest first, if a history is given.
@@ -205,4 +213,13 @@ type Cancel struct {
 	Until time.Time `json:"until,omitzero"`
 	// Terminate also cancels the context of the running task.
 	Terminate bool `json:"terminate,omitempty"`
+}
+
+// TaskRun says which task runs again.
+type TaskRun struct {
+	ID task.ID `json:"id"`
+	// Queues are the queues in which its message is searched. Empty: those of the running consumers.
+	Queues []string `json:"queues,omitempty"`
+	// Args are edited arguments. Empty: those of the original, byte for byte.
+	Args json.RawMessage `json:"args,omitempty"`
 }

@@ -67,6 +67,11 @@ func (c *Client) CancelTask(ctx context.Context, arg inspect.Cancel) (inspect.Ch
 	return call[inspect.Change](ctx, c, "CancelTask", arg)
 }
 
+// RunTask implements [inspect.API].
+func (c *Client) RunTask(ctx context.Context, arg inspect.TaskRun) (inspect.Change, error) {
+	return call[inspect.Change](ctx, c, "RunTask", arg)
+}
+
 // ListDead implements [inspect.API].
 func (c *Client) ListDead(ctx context.Context, q inspect.DeadQuery) (inspect.DeadPage, error) {
 	return call[inspect.DeadPage](ctx, c, "ListDead", q)

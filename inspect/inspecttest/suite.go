@@ -62,6 +62,7 @@ func Run(t *testing.T, h Harness) {
 		{"WhyAnswer", "A task that waits for an answer is explained by its key.", testWhyAnswer},
 		{"WhyConditions", "A task with conditions is explained by its job.", testWhyConditions},
 		{"Cancel", "A cancelled task does not start.", testCancel},
+		{"RunTask", "A dead or waiting task runs again as a copy, with its arguments or edited ones.", testRunTask},
 		{"Workflows", "A cancelled workflow ends, and a failed one is retried.", testWorkflows},
 		{"Dead", "Dead letters are found, counted, shown, exported, requeued and dropped by filter.", testDead},
 		{"DeadBound", "One call changes a bounded number of dead letters and says that there are more.", testDeadBound},

@@ -225,6 +225,13 @@ func (s *system) CancelTask(_ context.Context, _ inspect.Cancel) (inspect.Change
 	return s.change(inspect.DoCancelTask, false)
 }
 
+func (s *system) RunTask(_ context.Context, r inspect.TaskRun) (inspect.Change, error) {
+	if len(r.Args) > 0 && !json.Valid(r.Args) {
+		return inspect.Change{Do: inspect.DoRunTask}, &inspect.Error{Code: inspect.CodeInvalid, Text: "the arguments are no JSON"}
+	}
+	return s.change(inspect.DoRunTask, false)
+}
+
 func (s *system) ListDead(context.Context, inspect.DeadQuery) (inspect.DeadPage, error) {
 	return read[inspect.DeadPage](s, "ListDead")
 }

@@ -1,0 +1,71 @@
+package inspecttest
+
+import (
+	"encoding/json"
+	"strings"
+
+	"github.com/swarmiji/swarmiji/inspect"
+	"github.com/swarmiji/swarmiji/task"
+)
+
+func testRunTask(w *world) {
+	w.consume()
+	api := w.api(1)
+	w.submit(failTask, "r-dead", task.WithHeader("tenant", "42"))
+	w.untilWhy(api, "r-dead", inspect.KindDead)
+	for _, args := range []bool{false, true} {
+		d, err := api.GetTask(w.ctx(), inspect.TaskKey{ID: "r-dead", Args: args})
+		w.no(err)
+		want := ""
+		if args {
+			want = `"r-dead"`
+		}
+		if string(d.Original) != want || d.NotAgain != "" {
+			w.Errorf("with Args %v: the original arguments are %s, not again: %q", args, d.Original, d.NotAgain)
+		}
+	}
+	again := func(r inspect.TaskRun) task.ID {
+		w.Helper()
+		c, err := api.RunTask(w.ctx(), r)
+		w.no(err)
+		if c.Do != inspect.DoRunTask || c.Target != string(r.ID) || c.Done != 1 || c.Copy == "" || c.Copy == string(r.ID) {
+			w.Fatalf("a task runs again: %+v", c)
+		}
+		return task.ID(c.Copy)
+	}
+	// the copy fails too, so that its dead letter shows its arguments
+	for edited, want := range map[string]string{"": "r-dead", ` "r-dead" `: "r-dead", `"edited"`: "edited"} {
+		id := again(inspect.TaskRun{ID: "r-dead", Args: json.RawMessage(edited)})
+		if r := w.untilWhy(api, id, inspect.KindDead); !strings.Contains(r.Text, "it is broken: "+want) {
+			w.Errorf("a copy with the arguments %s: %s", edited, r.Text)
+		}
+		l, err := api.GetDead(w.ctx(), inspect.DeadKey{Queue: queue, ID: id, Args: true})
+		w.no(err)
+		if l.Headers["tenant"] != "42" || string(l.Args) != `"`+want+`"` {
+			w.Errorf("a copy with the arguments %s: %+v", edited, l)
+		}
+	}
+	_, err := api.GetDead(w.ctx(), inspect.DeadKey{Queue: queue, ID: "r-dead"}) // it stays
+	w.no(err)
+	_, err = api.RunTask(w.ctx(), inspect.TaskRun{ID: "r-dead", Args: json.RawMessage(`{"half`)})
+	w.is(err, inspect.ErrInvalid)
+	_, err = api.RunTask(w.ctx(), inspect.TaskRun{ID: "never"})
+	w.is(err, inspect.ErrNotFound)
+	if w.finds() && w.keeps() {
+		w.submit(okTask, "r-later", task.WithDelay(waiting))
+		w.untilState(api, "r-later", inspect.StateDelayed)
+		w.untilState(api, again(inspect.TaskRun{ID: "r-later"}), inspect.State(task.StateSucceeded))
+		w.untilState(api, "r-later", inspect.StateDelayed)
+	}
+	if w.keeps() {
+		w.submit(okTask, "r-ok")
+		w.untilState(api, "r-ok", inspect.State(task.StateSucceeded))
+		_, err = api.RunTask(w.ctx(), inspect.TaskRun{ID: "r-ok"})
+		w.is(err, inspect.ErrConflict)
+		d, err := api.GetTask(w.ctx(), inspect.TaskKey{ID: "r-ok", Args: true})
+		w.no(err)
+		if d.NotAgain == "" || d.Original != nil {
+			w.Errorf("a task without a message: %+v", d)
+		}
+	}
+}
