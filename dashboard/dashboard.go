@@ -122,25 +122,25 @@ func (d *Dashboard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // admit returns the caller, or answers the request.
 func (d *Dashboard) admit(w http.ResponseWriter, r *http.Request) (caller, bool) {
-	addr := remote(r)
+	addr, guesser := remote(r), guesserOf(r)
 	if r.Header.Get("Authorization") != "" {
-		if left := d.delays.left(addr); left > 0 {
+		if left := d.delays.left(guesser); left > 0 {
 			w.Header().Set("Retry-After", strconv.Itoa(int(left/time.Second)+1))
-			refuse(w, http.StatusTooManyRequests, "Too many wrong passwords came from this address. Wait, then try again.")
+			refuse(w, http.StatusTooManyRequests, "Too many wrong passwords came from this address for this user. Wait, then try again.")
 			return caller{}, false
 		}
 	}
 	who, guess, err := d.c.identify(r, strings.HasPrefix(r.URL.Path, apiPath))
 	switch {
 	case err == nil:
-		d.delays.passed(addr)
+		d.delays.passed(guesser)
 		return who, true
 	case errors.Is(err, errRemote):
 		refuse(w, http.StatusForbidden, "This dashboard has no users, so it answers only this machine. Give it users, tokens or a proxy.")
 		return caller{}, false
 	}
 	if guess {
-		d.delays.failed(addr)
+		d.delays.failed(guesser)
 		d.c.Logger.WarnContext(r.Context(), "dashboard: wrong password or token", "address", addr)
 	}
 	if d.c.Identify == nil && len(d.c.Users) > 0 {

@@ -54,7 +54,7 @@ func (s *system) ListQueues(context.Context, inspect.QueueQuery) (inspect.QueueP
 
 func (s *system) GetTask(context.Context, inspect.TaskKey) (inspect.TaskDetail, error) {
 	return inspect.TaskDetail{
-		Args: "secret", Result: "secret", Headers: map[string]string{"h": "secret"},
+		Original: []byte(`"secret"`), Args: "secret", Result: "secret", Headers: map[string]string{"h": "secret"},
 		Dead: &inspect.DeadLetter{Args: []byte(`"secret"`), Headers: map[string]string{"h": "secret"}},
 	}, nil
 }
@@ -258,7 +258,8 @@ func TestActor(t *testing.T) {
 	}
 }
 
-// TestGuessing shows that wrong passwords are slowed down, and that the log has no password.
+// TestGuessing shows that wrong passwords are slowed down, also for a guesser with a login of its
+// own, and that the log has no password.
 func TestGuessing(t *testing.T) {
 	var log bytes.Buffer
 	synctest.Test(t, func(t *testing.T) {
@@ -267,28 +268,31 @@ func TestGuessing(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer d.Close(t.Context())
-		attempt := func(addr, password string) int {
+		attempt := func(addr, name, password string) int {
 			r := httptest.NewRequest(http.MethodGet, "http://localhost/", http.NoBody)
 			r.RemoteAddr = addr
-			r.SetBasicAuth("ada", password)
+			r.SetBasicAuth(name, password)
 			w := httptest.NewRecorder()
 			d.ServeHTTP(w, r)
 			return w.Code
 		}
 		tries := 0
 		for range 1000 { // one guess each 100 ms, for 100 s
-			if attempt("192.0.2.1:5", "guessed-password") == http.StatusUnauthorized {
+			if attempt("192.0.2.1:5", "ada", "guessed-password") == http.StatusUnauthorized {
 				tries++
+			}
+			if got := attempt("192.0.2.1:5", "vera", "pass-v"); got != http.StatusOK {
+				t.Fatalf("another user of the address: status %d", got)
 			}
 			synctestSleep(100)
 		}
 		if tries > 12 {
 			t.Errorf("%d guesses in 100 s", tries)
 		}
-		if got := attempt("192.0.2.1:9", "pass-a"); got != http.StatusTooManyRequests && got != http.StatusOK {
+		if got := attempt("192.0.2.1:9", "ada", "pass-a"); got != http.StatusTooManyRequests && got != http.StatusOK {
 			t.Errorf("status %d", got)
 		}
-		if got := attempt("192.0.2.2:5", "pass-a"); got != http.StatusOK {
+		if got := attempt("192.0.2.2:5", "ada", "pass-a"); got != http.StatusOK {
 			t.Errorf("another address: status %d", got)
 		}
 	})

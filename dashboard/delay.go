@@ -1,6 +1,8 @@
 package dashboard
 
 import (
+	"crypto/sha256"
+	"net/http"
 	"sync"
 	"time"
 )
@@ -11,8 +13,19 @@ const (
 	maxDelayed = 10_000                 // addresses
 )
 
+// guesserOf returns the address of r, with a part for the name of its user. So a login under one
+// name does not end the wait of another name.
+func guesserOf(r *http.Request) string {
+	name, _, ok := r.BasicAuth()
+	if !ok {
+		return remote(r)
+	}
+	sum := sha256.Sum256([]byte(name)) // a name may be long
+	return remote(r) + " " + string(sum[:8])
+}
+
 // delays slows down guessing: after a wrong password or token, an address must wait before its next
-// attempt, twice as long each time. Safe for concurrent use.
+// attempt under this name, twice as long each time. Safe for concurrent use.
 type delays struct {
 	now func() time.Time
 

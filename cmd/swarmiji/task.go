@@ -17,18 +17,18 @@ import (
 func (a *app) taskCmd() *cobra.Command {
 	var url string
 	cmd := &cobra.Command{
-		Use:   "task ls|show|why|cancel",
-		Short: "Find tasks, show what happened to them, explain and cancel them",
+		Use:   "task ls|show|why|run|cancel",
+		Short: "Find tasks, show what happened to them, explain, cancel and rerun them",
 		Long: "Task finds tasks in their history, shows one of them, explains where it is and what it waits for, and cancels\n" +
 			"it. swarmiji history record writes the history; see docs/history.md. --store names its database:\n" +
 			"sqlite:///path/history.db or postgres://user:password@host/database. ls needs the history, and no broker. show\n" +
-			"needs one of both. why and cancel need the broker; why also asks the history, if it is given.",
+			"needs one of both. why, run and cancel need the broker; why also asks the history, if it is given.",
 		Example: "  swarmiji task ls state:failed since:1h --store sqlite:///var/lib/history.db\n" +
 			"  swarmiji task why report-2026-10",
 		Args:        cobra.NoArgs,
 		Annotations: map[string]string{offline: "yes"}, // only shows its help
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return errors.Join(cmd.Help(), fmt.Errorf("%w: task what? ls, show, why or cancel", errUsage))
+			return errors.Join(cmd.Help(), fmt.Errorf("%w: task what? ls, show, why, run or cancel", errUsage))
 		},
 	}
 	historyFlag(cmd, &url)
@@ -36,7 +36,7 @@ func (a *app) taskCmd() *cobra.Command {
 		sub.Annotations = map[string]string{offline: "yes"} // no broker
 		cmd.AddCommand(sub)
 	}
-	cmd.AddCommand(a.taskWhyCmd(&url), a.taskCancelCmd())
+	cmd.AddCommand(a.taskWhyCmd(&url), a.taskRunCmd(), a.taskCancelCmd())
 	return cmd
 }
 

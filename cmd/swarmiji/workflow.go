@@ -9,9 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/swarmiji/swarmiji/deadletter"
-	"github.com/swarmiji/swarmiji/open"
-	"github.com/swarmiji/swarmiji/revoke"
+	"github.com/swarmiji/swarmiji/inspect"
 	"github.com/swarmiji/swarmiji/router"
 	"github.com/swarmiji/swarmiji/task"
 )
@@ -55,24 +53,24 @@ func (a *app) workflowCancelCmd() *cobra.Command {
 			"  swarmiji workflow cancel report-2026-10 --within 24h -o json",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			var o revoke.Options
+			w := inspect.WorkflowCancel{Root: task.ID(args[0])}
 			if within < 0 {
 				return fmt.Errorf("%w: --within is %v", errUsage, within)
 			}
 			if within > 0 {
-				o.Until = time.Now().Add(within)
+				w.Until = time.Now().Add(within)
 			}
-			if err := task.ID(args[0]).Check(); err != nil {
+			if err := w.Root.Check(); err != nil {
 				return err
 			}
-			return a.with(cmd.Context(), open.Options{}, func(ctx context.Context, s *open.Swarm) error {
-				r, err := revoke.NewRevoker(revoke.RevokerConfig{Events: s.Revocations})
-				if err != nil {
-					return fmt.Errorf("%w: %w", errUsage, err)
-				}
-				nodes, err := r.Cancel(ctx, o, task.ID(args[0]))
-				if err != nil && !errors.Is(err, revoke.ErrUnheard) {
+			return a.inspect(cmd.Context(), inspection{}, func(ctx context.Context, api inspect.API) error {
+				c, err := api.CancelWorkflow(ctx, w)
+				if err != nil && !errors.Is(err, inspect.ErrNoConsumer) {
 					return err
+				}
+				var nodes []string
+				for i := range c.Nodes {
+					nodes = append(nodes, c.Nodes[i].Node)
 				}
 				t := &table{head: []string{"WORKFLOW", "OBEYED BY"}}
 				t.add(args[0], nodes)
@@ -115,9 +113,9 @@ func (a *app) workflowRetryCmd() *cobra.Command {
 			if err := task.ID(args[0]).Check(); err != nil {
 				return err
 			}
-			return a.deadLetters(cmd, queues[0], func(ctx context.Context, l *deadletter.Letters) error {
-				r, err := l.Retry(ctx, task.ID(args[0]), queues...)
-				if errors.Is(err, deadletter.ErrNoRetry) {
+			return a.inspect(cmd.Context(), inspection{endless: true}, func(ctx context.Context, api inspect.API) error {
+				r, err := api.RetryWorkflow(ctx, inspect.WorkflowRetry{Root: task.ID(args[0]), Queues: queues})
+				if errors.Is(err, inspect.ErrConflict) {
 					return err
 				}
 				return errors.Join(a.retried(args[0], &r), err)
@@ -129,7 +127,7 @@ func (a *app) workflowRetryCmd() *cobra.Command {
 }
 
 // retried prints the result of a retry. It returns an error if letters were refused.
-func (a *app) retried(id string, r *deadletter.Report) error {
+func (a *app) retried(id string, r *inspect.Change) error {
 	out := retryOutput{ID: id, Requeued: r.Done, Already: r.Already, Refused: r.Refused, Unfenced: r.Unfenced}
 	t := &table{head: []string{"WORKFLOW", "FAILED TASKS"}}
 	t.add(id, fmt.Sprintf("%d requeued", r.Done))
@@ -137,8 +135,8 @@ func (a *app) retried(id string, r *deadletter.Report) error {
 		t.add("", fmt.Sprintf("%d had been requeued already", r.Already))
 	}
 	for _, p := range r.Problems {
-		out.Problems = append(out.Problems, problemsOutput{string(p.ID), p.Reason})
-		t.add(string(p.ID), "refused: "+p.Reason)
+		out.Problems = append(out.Problems, problemsOutput(p))
+		t.add(p.ID, "refused: "+p.Reason)
 	}
 	if err := a.show(out, t); err != nil || r.Refused == 0 {
 		return err

@@ -51,6 +51,14 @@ func do(v *view, what inspect.Do, label string, params ...any) button {
 	return b
 }
 
+// Unless returns the button, disabled if there is a reason.
+func (v *view) Unless(b button, why string) button {
+	if b.Reason == nil && why != "" {
+		b.Reason = v.reason(why)
+	}
+	return b
+}
+
 // ask returns the button with a field that the user fills.
 func ask(b button, name, label, kind string, value any) button {
 	b.Inputs = append(slices.Clone(b.Inputs), input{name, label, kind, fmt.Sprint(value)})
@@ -86,6 +94,7 @@ type question struct {
 	Typed  bool       // the target must be typed
 	Wrong  bool       // another text was typed
 	Fields [][2]string
+	Edit   string // the text that may be edited; "": none
 }
 
 // countText is the number of things that would change.
@@ -141,6 +150,12 @@ func (p *Pages) act(w http.ResponseWriter, r *http.Request) {
 	}
 	c, err := call(r.Context(), p.api.API)
 	p.api.forget()
+	if a.edit != nil && inspect.CodeOf(err) == inspect.CodeInvalid {
+		q, _ := p.question(r, what, &a, f, typed) // without an error, since the text was edited
+		data.Ask = q
+		end(err)
+		return
+	}
 	if err == nil || c.Done > 0 || len(c.Problems) > 0 || len(c.Nodes) > 0 {
 		data.Change = &c
 	}
@@ -161,8 +176,16 @@ func (p *Pages) question(r *http.Request, what inspect.Do, a *action, f *fields,
 			q.Count.Bound = inspect.MaxBulk
 		}
 	}
+	if a.edit != nil {
+		var err error
+		if q.Edit = f.Get("args"); q.Edit == "" {
+			if q.Edit, err = a.edit(r.Context(), p.api.API, f); err != nil {
+				return nil, err
+			}
+		}
+	}
 	for _, name := range slices.Sorted(maps.Keys(f.Values)) {
-		if name != "do" && name != "confirmed" && name != "typed" {
+		if name != "do" && name != "confirmed" && name != "typed" && name != "args" {
 			q.Fields = append(q.Fields, [2]string{name, f.Get(name)})
 		}
 	}

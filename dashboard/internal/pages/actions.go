@@ -2,6 +2,7 @@ package pages
 
 import (
 	"context"
+	"encoding/json"
 	"net/url"
 	"strconv"
 	"strings"
@@ -20,7 +21,10 @@ type action struct {
 	// must be typed there. nil: never.
 	asks, typed func(*fields) bool
 	counts      bool // it can count the matching records
-	call        func(f *fields, dry bool) call
+	// edit returns the text that the user may edit before the change, as the field "args". "": none.
+	// nil: nothing is edited.
+	edit func(ctx context.Context, api inspect.API, f *fields) (string, error)
+	call func(f *fields, dry bool) call
 }
 
 // call is a call of a method of the API with its argument.
@@ -111,6 +115,16 @@ func (a *action) targetOf(f *fields) string {
 
 func always(*fields) bool { return true }
 
+// arguments returns the original arguments of the task of the fields. Arguments that are hidden, or
+// have no form as JSON, are not edited.
+func arguments(ctx context.Context, api inspect.API, f *fields) (string, error) {
+	d, err := api.GetTask(ctx, inspect.TaskKey{ID: task.ID(f.text("id")), Queues: f.list("queue"), Args: true})
+	if err == nil && d.NotAgain != "" {
+		err = &inspect.Error{Code: inspect.CodeConflict, Text: "This task cannot run again: " + d.NotAgain}
+	}
+	return indent(d.Original), err
+}
+
 // several reports whether the fields select more than one dead letter, and entire whether they
 // select all of a queue.
 func several(f *fields) bool { return f.text("id") == "" }
@@ -134,6 +148,9 @@ func actions() map[inspect.Do]action {
 
 		inspect.DoCancelTask: {title: "Cancel the task", target: "id", asks: always, call: func(f *fields, _ bool) call {
 			return with(inspect.API.CancelTask, inspect.Cancel{ID: task.ID(f.text("id")), Queues: f.list("queue"), Terminate: f.text("terminate") != ""})
+		}},
+		inspect.DoRunTask: {title: "Run the task again", target: "id", asks: always, edit: arguments, call: func(f *fields, _ bool) call {
+			return with(inspect.API.RunTask, inspect.TaskRun{ID: task.ID(f.text("id")), Queues: f.list("queue"), Args: json.RawMessage(f.text("args"))})
 		}},
 		inspect.DoRequeueDead: {title: "Requeue dead letters", target: "queue", asks: several, counts: true, call: func(f *fields, dry bool) call {
 			return with(inspect.API.RequeueDead, inspect.DeadChange{DeadFilter: f.dead(), DryRun: dry})

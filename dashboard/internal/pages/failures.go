@@ -25,8 +25,25 @@ type failure struct {
 	Count                       int
 	First, Last                 time.Time
 	Example                     task.ID
-	Query                       string // of the tasks of the group
-	Dead                        bool   // the counts are those of dead letters
+	Query                       string   // of the tasks of the group
+	Dead                        bool     // the counts are those of dead letters
+	Hours                       []hour   // the counts of the last day, the oldest first; nil: unknown
+	Versions                    []string // of the nodes that ran the tasks, as far as these are alive
+}
+
+// hour counts the failures of one hour.
+type hour struct {
+	Since time.Time
+	N     int
+}
+
+// day returns the hours of the day that ends at now.
+func day(now time.Time) []hour {
+	hours := make([]hour, 24)
+	for i := range hours {
+		hours[i].Since = now.Add(time.Duration(i-len(hours)) * time.Hour)
+	}
+	return hours
 }
 
 // Part returns the longest text of the message that each error of the group contains, to select its
@@ -45,7 +62,7 @@ func (f *failure) Part() (longest string) {
 func failures(ctx context.Context, api inspect.API) (groups []failure, more bool, err error) {
 	byCause := make(map[string]*failure)
 	q := inspect.TaskQuery{Query: "state:failed since:24h", Limit: inspect.MaxLimit}
-	read := 0
+	read, now, versions := 0, time.Now(), versionsOf(ctx, api)
 	for range maxReads {
 		page, err := api.ListTasks(ctx, q)
 		if missing(err) {
@@ -55,7 +72,7 @@ func failures(ctx context.Context, api inspect.API) (groups []failure, more bool
 			return nil, false, err
 		}
 		for i := range page.Tasks {
-			add(byCause, &page.Tasks[i])
+			add(byCause, &page.Tasks[i], now, versions)
 		}
 		read += len(page.Tasks)
 		if q.Cursor = page.Next; q.Cursor == "" {
@@ -79,13 +96,13 @@ func failures(ctx context.Context, api inspect.API) (groups []failure, more bool
 }
 
 // add adds a failed task to its group.
-func add(groups map[string]*failure, t *inspect.Task) {
+func add(groups map[string]*failure, t *inspect.Task, now time.Time, versions map[string]string) {
 	message := cause(t.Error)
 	key := t.Name + "\x00" + t.Class + "\x00" + message
 	at := cmp.Or(t.Ended, t.Changed)
 	g := groups[key]
 	if g == nil {
-		g = &failure{Name: t.Name, Queue: t.Queue, Class: t.Class, Message: message, First: at, Last: at, Example: t.ID}
+		g = &failure{Name: t.Name, Queue: t.Queue, Class: t.Class, Message: message, First: at, Last: at, Example: t.ID, Hours: day(now)}
 		g.Query = "state:failed since:24h name:" + quote(t.Name)
 		if t.Class != "" {
 			g.Query += " class:" + quote(t.Class)
@@ -93,12 +110,33 @@ func add(groups map[string]*failure, t *inspect.Task) {
 		groups[key] = g
 	}
 	g.Count++
+	if i := int(at.Sub(g.Hours[0].Since) / time.Hour); i >= 0 && i < len(g.Hours) {
+		g.Hours[i].N++
+	}
+	if v := versions[t.Node]; v != "" && !slices.Contains(g.Versions, v) {
+		g.Versions = append(g.Versions, v)
+		slices.Sort(g.Versions)
+	}
 	if at.Before(g.First) {
 		g.First = at
 	}
 	if at.After(g.Last) {
 		g.Last, g.Example = at, t.ID
 	}
+}
+
+// versionsOf returns the versions of the living nodes. Without an answer it returns none: the groups
+// are worth more than their versions.
+func versionsOf(ctx context.Context, api inspect.API) map[string]string {
+	page, err := api.ListWorkers(ctx, inspect.WorkerQuery{Limit: inspect.MaxLimit})
+	if err != nil {
+		return nil
+	}
+	versions := make(map[string]string, len(page.Workers))
+	for i := range page.Workers {
+		versions[page.Workers[i].Node] = page.Workers[i].Version
+	}
+	return versions
 }
 
 // quote returns a value of a query.

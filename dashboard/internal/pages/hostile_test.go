@@ -209,8 +209,12 @@ func (s *system) CountTasks(context.Context, string) (inspect.Count, error) {
 	return read[inspect.Count](s, "CountTasks")
 }
 
-func (s *system) GetTask(context.Context, inspect.TaskKey) (inspect.TaskDetail, error) {
-	return read[inspect.TaskDetail](s, "GetTask")
+func (s *system) GetTask(_ context.Context, k inspect.TaskKey) (inspect.TaskDetail, error) {
+	d, err := read[inspect.TaskDetail](s, "GetTask")
+	if k.Args {
+		d.NotAgain = ""
+	}
+	return d, err
 }
 
 func (s *system) Why(context.Context, inspect.TaskKey) (inspect.Explanation, error) {

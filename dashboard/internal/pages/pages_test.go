@@ -237,6 +237,7 @@ var changes = []struct {
 	{inspect.DoStopWorkers, "node=n", "n", true, true, false},
 	{inspect.DoPauseTasks, "name=n", "n", false, false, false},
 	{inspect.DoResumeTasks, "name=n", "n", false, false, false},
+	{inspect.DoRunTask, "id=x&queue=q", "x", true, false, false},
 	{inspect.DoSetLimit, "queue=q&concurrency=2", "q", false, false, false},
 	{inspect.DoSetLimit, "name=n&rate=1/s", "n", false, false, false},
 }

@@ -1,0 +1,48 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/spf13/cobra"
+
+	"github.com/swarmiji/swarmiji/inspect"
+)
+
+func (a *app) taskRunCmd() *cobra.Command {
+	var s search
+	cmd := &cobra.Command{
+		Use:   "run ID [JSON|-]",
+		Short: "Run a task again, with the same or with edited arguments",
+		Long: "Run submits a copy of a task under a new id, which it prints. The copy has the name, the options and the\n" +
+			"headers of the task, starts at once, and belongs to no workflow. The task itself stays as it is. Without JSON\n" +
+			"the arguments are the same, byte for byte; \"-\" reads edited ones from the standard input.\n\n" +
+			"It needs the message of the task: a dead letter, or a task that still waits. Sealed tasks and tasks with\n" +
+			"conditions do not run again.\n\n" +
+			"Exit status: 3 if nothing is known of the task, 1 if its message is gone.",
+		Example: "  swarmiji task run report-2026-10\n" +
+			"  swarmiji task run report-2026-10 '{\"month\": \"2026-09\"}' --queue reports",
+		Args: cobra.RangeArgs(1, 2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			var edited json.RawMessage
+			if len(args) > 1 {
+				var err error
+				if edited, err = a.arguments(args[1:]); err != nil {
+					return err
+				}
+			}
+			return a.find(cmd, &s, args[0], func(ctx context.Context, api inspect.API, k inspect.TaskKey) error {
+				c, err := api.RunTask(ctx, inspect.TaskRun{ID: k.ID, Queues: k.Queues, Args: edited})
+				if err != nil {
+					return err
+				}
+				return a.show(&c, &table{head: []string{c.Copy}})
+			})
+		},
+	}
+	f := cmd.Flags()
+	f.SortFlags = false
+	f.StringSliceVar(&s.queues, "queue", nil, "`name` of a queue to search; may be repeated; default: all known queues")
+	s.listen(cmd)
+	return cmd
+}
