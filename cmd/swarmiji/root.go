@@ -127,7 +127,7 @@ func (a *app) root() *cobra.Command {
 		a.callCmd(), a.resultCmd(), a.revokeCmd(), a.scheduleCmd(), a.jobCmd(), a.bedrockCmd(), a.outboxCmd(), a.relayCmd(),
 		a.workersCmd(), a.queueCmd(), a.queuesCmd(), a.taskCmd(), a.tasksCmd(), a.historyCmd(), a.eventsCmd(), a.deadCmd(), a.workflowCmd(), a.exporterCmd(), a.serveCmd(), a.devCmd(), a.doctorCmd(), a.migrateCmd(),
 		a.pingCmd(), a.statsCmd(), a.scaleCmd(), a.pauseCmd("swarmiji pause"), a.resumeCmd("swarmiji resume"), a.rateLimitCmd(), a.shutdownCmd(),
-		a.auditCmd(), a.contextCmd(), a.versionCmd(), a.completionCmd(root),
+		a.auditCmd(), a.settingsCmd(), a.contextCmd(), a.versionCmd(), a.completionCmd(root),
 	)
 	helptext.Wrap(root)
 	return root

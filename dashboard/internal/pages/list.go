@@ -476,7 +476,7 @@ func eventTypes() []string {
 
 func (p *Pages) settings(r *request) (any, string, error) {
 	page, err := p.api.ListSettings(r.Context(), inspect.SettingsQuery{Limit: pageSize, Cursor: r.value("cursor")})
-	return of(&page, err), "", err
+	return of(&page, err), shell("settings"), err
 }
 
 func (p *Pages) audit(r *request) (any, string, error) {
