@@ -95,8 +95,8 @@ var users = []dashboard.User{
 	{Name: "ada", Password: "pass-a", Role: dashboard.Admin},
 }
 
-// open serves a dashboard on a loopback address.
-func open(t *testing.T, c dashboard.Config) (*httptest.Server, *system) {
+// start serves a dashboard on a loopback address.
+func start(t *testing.T, c dashboard.Config) (*httptest.Server, *system) {
 	t.Helper()
 	s := newSystem(t)
 	c.API = s
@@ -215,7 +215,7 @@ func TestAccess(t *testing.T) {
 		{"a path trick", http.MethodPost, "/api/v1/%2e%2e/%2e%2e/etc/passwd", "", dashboard.Config{}, nil, 404},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			server, _ := open(t, c.config)
+			server, _ := start(t, c.config)
 			status, body, h := send(t, server, c.method, c.path, c.body, c.change...)
 			if status != c.status {
 				t.Errorf("status %d, want %d: %s", status, c.status, body)
@@ -248,7 +248,7 @@ func TestActor(t *testing.T) {
 		{dashboard.Config{Users: users}, login("ada", "pass-a"), "ada"},
 		{dashboard.Config{}, func(*http.Request) {}, "claimed"},
 	} {
-		server, s := open(t, c.config)
+		server, s := start(t, c.config)
 		if status, body, _ := send(t, server, http.MethodPost, purge, `{"queue":"q"}`, header(httpinspect.ActorHeader, "claimed"), c.change); status != 200 {
 			t.Fatal(status, body)
 		}
@@ -304,7 +304,7 @@ func TestGuessing(t *testing.T) {
 // TestHidden shows that no argument leaves a dashboard that hides them.
 func TestHidden(t *testing.T) {
 	for _, hide := range []bool{false, true} {
-		server, _ := open(t, dashboard.Config{HideArguments: hide})
+		server, _ := start(t, dashboard.Config{HideArguments: hide})
 		for path, body := range map[string]string{
 			"GetTask": `{"id":"x"}`, "GetDead": `{"queue":"q","id":"x","args":true}`, "GetSchedule": `{"id":"x","args":true}`,
 			"ListSchedules": "", "GetJob": "1", "ListEvents": "",
@@ -315,7 +315,7 @@ func TestHidden(t *testing.T) {
 			}
 		}
 	}
-	server, _ := open(t, dashboard.Config{HideArguments: true})
+	server, _ := start(t, dashboard.Config{HideArguments: true})
 	if status, answer, _ := send(t, server, http.MethodPost, "/api/v1/ExportDead", `{"queue":"q"}`); status != 403 {
 		t.Errorf("ExportDead: %d %s", status, answer)
 	}

@@ -63,12 +63,13 @@ type Tasks interface {
 	// if no running consumer listens; the revocation is stored nevertheless.
 	CancelTask(ctx context.Context, c Cancel) (Change, error)
 	// RunTask submits a copy of a task under a new id, Change.Copy, with the original arguments or
-	// edited ones. The copy has the name, metadata and headers of the original. It starts at once, does
-	// not expire, and belongs to no workflow. The original stays as it is.
+	// edited ones. The copy has the name, metadata and headers of the original. It starts at once,
+	// does not expire, and belongs to no workflow. The original stays as it is.
 	//
 	// It needs the message of the original: a dead letter, or a waiting or delayed task. Returns
-	// [ErrConflict] without one, and for tasks that are sealed or have conditions. Returns [ErrInvalid]
-	// for edited arguments that are no JSON. After another error the copy may have been submitted.
+	// [ErrConflict] without one, and for tasks that are sealed or have conditions. Returns
+	// [ErrInvalid] for edited arguments that are not valid JSON. After another error the copy may have
+	// been submitted.
 	RunTask(ctx context.Context, r TaskRun) (Change, error)
 }
 

@@ -51,7 +51,8 @@ func (l *Local) original(queue string, m *broker.Message) *original {
 	}
 	e.Args = slices.Clone(e.Args)
 	if e.ContentType != serializer.ContentRaw || utf8.Valid(e.Args) {
-		o.args, _ = readable(e.ContentType, e.Args) // arguments that have no form in JSON are copied as they are
+		// arguments that have no form in JSON are copied as they are
+		o.args, _ = readable(e.ContentType, e.Args)
 	}
 	return o
 }

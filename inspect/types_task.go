@@ -94,8 +94,8 @@ type TaskDetail struct {
 	Stack  string `json:"stack,omitempty"`
 	// NotAgain says why RunTask refuses the task. "": it does not.
 	NotAgain string `json:"not_again,omitempty"`
-	// Original are the arguments in its message as JSON, if TaskKey.Args asks for them. nil: there are
-	// none, or RunTask takes no edited ones.
+	// Original are the arguments in its message as JSON, if TaskKey.Args asks for them. nil: it has
+	// no arguments, or RunTask takes no edited arguments.
 	Original json.RawMessage `json:"original,omitempty"`
 	// Progress is the last progress that the task has reported. nil: unknown.
 	Progress *Progress `json:"progress,omitempty"`

@@ -108,7 +108,7 @@ func listenLocal(ctx context.Context, address string) (net.Listener, error) {
 		ln, err = l.Listen(ctx, "tcp", "127.0.0.1:0")
 	}
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w; --listen names another address", err)
 	}
 	if addr, ok := ln.Addr().(*net.TCPAddr); !ok || !addr.IP.IsLoopback() {
 		return nil, errors.Join(fmt.Errorf("%w: dev has no users, so it listens on this machine only; see swarmiji serve", errUsage), ln.Close())

@@ -72,7 +72,7 @@ func (a *app) serve(ctx context.Context, o *serveOptions) error {
 	config.Logger = logger
 	ln, err := new(net.ListenConfig).Listen(ctx, "tcp", o.listen)
 	if err != nil {
-		return err
+		return fmt.Errorf("%w; --listen names another address", err)
 	}
 	if addr, err := netip.ParseAddrPort(ln.Addr().String()); !config.Authenticates() && (err != nil || !addr.Addr().IsLoopback()) {
 		return errors.Join(fmt.Errorf("%w: %s can be reached from other machines; give --users, --tokens or --proxy, or listen on 127.0.0.1", errUsage, ln.Addr()), ln.Close())

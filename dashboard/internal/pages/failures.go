@@ -125,8 +125,8 @@ func add(groups map[string]*failure, t *inspect.Task, now time.Time, versions ma
 	}
 }
 
-// versionsOf returns the versions of the living nodes. Without an answer it returns none: the groups
-// are worth more than their versions.
+// versionsOf returns the versions of the living nodes. Without an answer it returns none, because
+// the groups are useful without them.
 func versionsOf(ctx context.Context, api inspect.API) map[string]string {
 	page, err := api.ListWorkers(ctx, inspect.WorkerQuery{Limit: inspect.MaxLimit})
 	if err != nil {

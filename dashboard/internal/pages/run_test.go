@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestRunAgain edits the arguments of a task: the form has them exactly, and keeps a text that is no
-// JSON.
+// TestRunAgain edits the arguments of a task: the form has them exactly, and keeps a text that is
+// not valid JSON.
 func TestRunAgain(t *testing.T) {
 	api := hostile(t)
 	s := serve(t, api, nil)
