@@ -3,6 +3,8 @@ package sqlhistory_test
 import (
 	"context"
 	"fmt"
+	"os"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -16,10 +18,14 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// rows is the number of records of the tests of this file: more than a page examines.
-func rows(thorough int) int {
+// rows is the number of records of the tests of this file: more than a page examines. It is
+// 1,000,000 with SWARMIJI_THOROUGH, and the value of SWARMIJI_RECORDS if that is set.
+func rows() int {
+	if n, err := strconv.Atoi(os.Getenv("SWARMIJI_RECORDS")); err == nil {
+		return max(n, history.MaxExamined+10_000)
+	}
 	if testserver.IsThorough() {
-		return thorough
+		return 1_000_000
 	}
 	return history.MaxExamined + 10_000
 }
@@ -140,7 +146,7 @@ func (f *filled) page(text string, o history.PageOptions) (p history.Page) {
 func TestBounds(t *testing.T) {
 	for name, url := range databases() {
 		t.Run(name, func(t *testing.T) {
-			f := fill(t, url(t), rows(1_000_000))
+			f := fill(t, url(t), rows())
 			for _, text := range []string{
 				"state:failed", "state:dead name:mail.*", "name:mail.3 state:failed queue:mails", "error~HOST", "class:net.*", "root:flow", "group:g -state:succeeded",
 				"state:failed since:1h -header.tenant:42", "node:* state:failed,retrying wait<1s", "state:failed run<1s attempts<2",

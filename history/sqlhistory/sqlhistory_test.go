@@ -3,6 +3,8 @@ package sqlhistory_test
 import (
 	"context"
 	"flag"
+	"fmt"
+	"os"
 	"path/filepath"
 	"testing"
 	"time"
@@ -13,12 +15,21 @@ import (
 	"github.com/swarmiji/swarmiji/history/historytest"
 	"github.com/swarmiji/swarmiji/history/sqlhistory"
 	"github.com/swarmiji/swarmiji/internal/sqlconn/sqltest"
+	"github.com/swarmiji/swarmiji/internal/suite"
 	"github.com/swarmiji/swarmiji/internal/testserver"
 	"github.com/swarmiji/swarmiji/sqldb"
 )
 
-// TestMain runs the model less often than in memory, unless the command line says how often.
+// TestMain runs the model less often than in memory, unless the command line says how often. In a
+// process of a test it runs a recorder.
 func TestMain(m *testing.M) {
+	if suite.ProcessNode() != "" {
+		if err := recorderProcess(); err != nil {
+			_, _ = fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
 	flag.Parse()
 	asked := testserver.IsThorough()
 	flag.Visit(func(f *flag.Flag) { asked = asked || f.Name == "rapid.checks" })
