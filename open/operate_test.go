@@ -333,7 +333,8 @@ func (s *site) breaks() {
 // starts after a restart of the server, and that an operator ends the breaker.
 func (s *site) restarts() {
 	s.broken.Store(true)
-	cfg := queues("work", consumer.QueueConfig{Workers: 4, Breaker: &consumer.Breaker{Failures: 2, Of: 2, Pause: time.Hour}})
+	// What the pause gives back in the moment of the restart comes back after the lease.
+	cfg := queues("work", consumer.QueueConfig{Workers: 4, Lease: 10 * time.Second, Breaker: &consumer.Breaker{Failures: 2, Of: 2, Pause: time.Hour}})
 	a := s.start(cfg)
 	s.must(settings.LimitTask(testwait.Long(s), s.op.Settings, "other", settings.Limit{Concurrency: 1}))
 	s.submit(mail, []task.Option{task.WithMaxRetries(20), task.WithRetryDelay(50 * time.Millisecond)}, "a", "b", "c")

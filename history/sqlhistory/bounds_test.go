@@ -55,7 +55,7 @@ const failedTasks = 12
 // fill makes the records in the database: from one record of each kind it makes many.
 func fill(t testing.TB, url string, n int) *filled {
 	ctx, namespace := context.Background(), testserver.Namespace() // a million rows take minutes
-	s := open(t, sqltest.Open(t, url), namespace)
+	s := openStore(t, sqltest.Open(t, url), namespace)
 	now := time.Now()
 	for i := range 10 {
 		id := task.ID(fmt.Sprint("ok-", i))
@@ -236,7 +236,7 @@ func TestIndexes(t *testing.T) {
 func BenchmarkRecord(b *testing.B) {
 	for name, url := range databases() {
 		b.Run(name, func(b *testing.B) {
-			s := open(b, sqltest.Open(b, url(b)), testserver.Namespace())
+			s := openStore(b, sqltest.Open(b, url(b)), testserver.Namespace())
 			ctx, n := context.Background(), 0
 			b.ReportAllocs()
 			for b.Loop() {

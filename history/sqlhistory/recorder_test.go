@@ -70,7 +70,7 @@ func (r *recording) publish(typ string, id task.ID) {
 func TestFullSpeed(t *testing.T) {
 	for name, url := range databases() {
 		t.Run(name, func(t *testing.T) {
-			s := open(t, sqltest.Open(t, url(t)), testserver.Namespace())
+			s := openStore(t, sqltest.Open(t, url(t)), testserver.Namespace())
 			rec := record(t, s, history.RecorderConfig{MaxWaiting: 500})
 			defer rec.bus.Close(context.Background())
 			published := uint64(0)
@@ -117,7 +117,7 @@ func TestFullSpeed(t *testing.T) {
 func TestPacedEvents(t *testing.T) {
 	testserver.Thorough(t)
 	const perSecond, seconds, lasts = 5000, 30, 200
-	s := open(t, sqltest.Open(t, databases()["sqlite"](t)), testserver.Namespace())
+	s := openStore(t, sqltest.Open(t, databases()["sqlite"](t)), testserver.Namespace())
 	rec := record(t, s, history.RecorderConfig{})
 	defer rec.bus.Close(context.Background())
 	types := []string{events.TaskSent, events.TaskReceived, events.TaskStarted, events.TaskSucceeded}

@@ -47,7 +47,7 @@ func databases() map[string]func(t testing.TB) string {
 	}
 }
 
-func open(t testing.TB, db sqldb.DB, namespace string) *sqlhistory.Store {
+func openStore(t testing.TB, db sqldb.DB, namespace string) *sqlhistory.Store {
 	t.Helper()
 	s, err := sqlhistory.New(sqlhistory.Config{DB: db, Namespace: namespace})
 	if err != nil {
@@ -70,7 +70,7 @@ func TestStore(t *testing.T) {
 			db := sqltest.Open(t, url(t))
 			historytest.Run(t, func(*testing.T) func(*testing.T) history.Store {
 				ns := testserver.Namespace()
-				return func(t *testing.T) history.Store { return open(t, db, ns) }
+				return func(t *testing.T) history.Store { return openStore(t, db, ns) }
 			})
 		})
 	}
