@@ -78,7 +78,7 @@ func (l *Local) ask(ctx context.Context) *census {
 	} else {
 		wait := control.Wait{Replies: l.cfg.Replies, Timeout: l.cfg.Listen}
 		if wait.Replies == 0 {
-			wait.Replies = l.expected(known, nil, nil)
+			wait = l.patience(known, nil, nil)
 		}
 		before := l.cfg.Control.Refused()
 		c.replies, c.err = l.cfg.Control.Send(ctx, control.Command{Do: control.DoStats}, wait)
@@ -125,6 +125,24 @@ func (l *Local) listen(ctx context.Context) (known []liveness.Node, heard func()
 	}
 }
 
+// maxTold is the largest number of queues in a heartbeat. The consumer may serve further ones.
+const maxTold = 64
+
+// nobody limits the wait for answers of consumers if Run knows of none.
+const nobody = 250 * time.Millisecond
+
+// patience returns how long a command for these nodes and queues waits for answers, and for how
+// many: those of the consumers that Run knows.
+func (l *Local) patience(known []liveness.Node, nodes, queues []string) control.Wait {
+	w := control.Wait{Replies: l.expected(known, nodes, queues), Timeout: l.cfg.Listen}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if w.Replies == 0 && l.watch != nil && time.Since(l.since) > l.cfg.Listen {
+		w.Timeout = min(w.Timeout, nobody)
+	}
+	return w
+}
+
 // expected returns the number of known consumers that are expected to answer a command for these
 // nodes and queues, nil for all.
 func (l *Local) expected(known []liveness.Node, nodes, queues []string) (n int) {
@@ -132,7 +150,9 @@ func (l *Local) expected(known []liveness.Node, nodes, queues []string) (n int) 
 	defer l.mu.Unlock()
 	for i := range known {
 		k := &known[i]
-		serves := func(queue string) bool { return slices.Contains(k.Worker.Queues, queue) }
+		serves := func(queue string) bool {
+			return slices.Contains(k.Worker.Queues, queue) || len(k.Worker.Queues) >= maxTold
+		}
 		if k.Online && k.Worker.Role == events.RoleConsumer && !l.silent[k.ID] &&
 			(len(nodes) == 0 || slices.Contains(nodes, k.ID)) && (len(queues) == 0 || slices.ContainsFunc(queues, serves)) {
 			n++

@@ -299,7 +299,7 @@ func (l *Local) send(ctx context.Context, cmd control.Command) ([]control.Reply,
 	wait := control.Wait{Replies: l.cfg.Replies, Timeout: l.cfg.Listen}
 	guess := wait.Replies == 0 && (len(cmd.Nodes) == 0 || len(cmd.Queues) > 0)
 	if guess {
-		wait.Replies = l.expected(l.knownNodes(), cmd.Nodes, cmd.Queues)
+		wait = l.patience(l.knownNodes(), cmd.Nodes, cmd.Queues)
 	}
 	replies, err := l.cfg.Control.Send(ctx, cmd, wait)
 	if guess && errors.Is(err, control.ErrMissing) && len(replies) > 0 {

@@ -95,6 +95,7 @@ type tab struct {
 	*testing.T
 	ctx  context.Context //nolint:containedctx // chromedp's handle of the tab
 	base string          // URL of the dashboard, with a slash at its end
+	wide int64           // width of the window in CSS pixels; 0: not set
 
 	mu       sync.Mutex
 	problems []string // errors on the console
@@ -351,6 +352,7 @@ func (b *tab) types(text string) {
 // window sets the size of the window in CSS pixels, and the colour scheme, light or dark.
 func (b *tab) window(width, height int64, scale float64, scheme string) {
 	b.Helper()
+	b.wide = width
 	call(b, emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{Width: width, Height: height, DeviceScaleFactor: scale, Mobile: width < 600})
 	call(b, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}, {Name: "prefers-reduced-motion", Value: "reduce"}}})
 }
@@ -358,12 +360,12 @@ func (b *tab) window(width, height int64, scale float64, scheme string) {
 // fits fails the test if the page is wider than the window.
 func (b *tab) fits() {
 	b.Helper()
-	wide := eval[[]string](b, `(() => {
-  const w = document.documentElement.clientWidth;
-  if (document.documentElement.scrollWidth <= w && window.innerWidth <= screen.width) return [];
+	wide := eval[[]string](b, fmt.Sprintf(`(() => {
+  const w = %d;
+  if (document.documentElement.scrollWidth <= w && window.innerWidth <= w) return [];
   return [...document.querySelectorAll('body *')].filter((e) => e.getBoundingClientRect().right > w + 1 && !e.closest('.scroll, .menu, pre'))
     .map((e) => e.tagName + '.' + e.className + ' ' + Math.round(e.getBoundingClientRect().right) + ' of ' + w).concat('the page is wider than the window');
-})()`)
+})()`, b.wide))
 	if len(wide) > 0 {
 		b.Errorf("%s: %s", b.at(), strings.Join(wide[:min(len(wide), 5)], "; "))
 	}
