@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -332,15 +331,7 @@ func (w *world) around(c dashboard.Config, wrap func(h http.Handler) http.Handle
 	c.API, c.Logger, c.Version = w.api, quiet(), "v1.0.0"
 	d, err := dashboard.New(c)
 	w.no(err)
-	s := httptest.NewServer(func(h http.Handler) http.Handler { // DEBUG
-		return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
-			began := time.Now()
-			h.ServeHTTP(rw, r)
-			if d := time.Since(began); d > 300*time.Millisecond && !strings.HasSuffix(r.URL.Path, "live") {
-				fmt.Println("SLOW", r.Method, r.URL, d.Round(time.Millisecond))
-			}
-		})
-	}(wrap(d)))
+	s := httptest.NewServer(wrap(d))
 	w.Cleanup(func() {
 		w.closed("dashboard", d.Close)
 		s.Close()
