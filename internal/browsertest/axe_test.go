@@ -26,6 +26,7 @@ type size struct {
 // TestAccessible looks at each page with axe-core, which must find nothing, and checks that no page
 // is wider than its window.
 func TestAccessible(t *testing.T) {
+	t.Parallel()
 	shared.require(t)
 	script := axe(t)
 	w := newWorld(t, sqlite(t))

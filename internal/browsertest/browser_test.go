@@ -126,6 +126,8 @@ func newTab(t *testing.T, base string) *tab {
 		}
 	})
 	b.no(chromedp.Do(ctx))
+	// several tabs are in use at the same time, and each is as if it had the focus
+	call(b, emulation.SetFocusEmulationEnabled, emulation.SetFocusEmulationEnabledParams{Enabled: true})
 	return b
 }
 

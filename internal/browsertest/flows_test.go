@@ -54,6 +54,7 @@ func past() int {
 
 // TestFlows runs each flow over each server, all in one system.
 func TestFlows(t *testing.T) {
+	t.Parallel()
 	for name, url := range servers(t) {
 		t.Run(name, func(t *testing.T) {
 			shared.require(t)

@@ -17,6 +17,7 @@ import (
 
 // TestScript tests the script of the pages, app.js, with real streams.
 func TestScript(t *testing.T) {
+	t.Parallel()
 	shared.require(t)
 	w := newWorld(t, sqlite(t))
 	g := new(gate)

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -120,8 +121,12 @@ func newWorld(t *testing.T, url string) *world {
 func startWorld(t *testing.T, url string) *world {
 	t.Helper()
 	w := &world{T: t, switches: new(switches)}
+	options := open.Options{Control: true, Namespace: testserver.Namespace(), Logger: quiet()}
+	if strings.HasPrefix(url, "amqp") {
+		options.Results = sqlite(t) // reply queues keep no records of workflows
+	}
 	var err error
-	w.swarm, err = open.Open(t.Context(), url, open.Options{Control: true, Namespace: testserver.Namespace(), Logger: quiet()})
+	w.swarm, err = open.Open(t.Context(), url, options)
 	w.no(err)
 	t.Cleanup(func() { w.closed("swarm", w.swarm.Close) })
 	w.history, err = open.History(t.Context(), "sqlite://"+filepath.Join(t.TempDir(), "history.db"), open.HistoryOptions{Logger: quiet()})
