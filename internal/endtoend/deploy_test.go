@@ -314,7 +314,7 @@ func (d *deploy) check(ctx context.Context, recorders []*history.Recorder) {
 			"name:deploy.receipt state:succeeded": d.chains,
 			"name:deploy.charge attempts:2":       d.retried,
 		} {
-			q, err := history.Parse(query + " queue:" + d.queue)
+			q, err := history.Parse("queue:" + d.queue + " " + query) // the first index of equals is examined
 			if err != nil {
 				d.Fatal(err)
 			}
