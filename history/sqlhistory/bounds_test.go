@@ -89,19 +89,21 @@ func many(t testing.TB, url, namespace, like string, n int) {
 	conn, columns := sqltest.Conn(t, url), "ns, state, name, queue, class, node, parent, root, grp, wait, run, attempts, error, facts"
 	copies := `WITH RECURSIVE i(n) AS (SELECT CAST($1 AS bigint) UNION ALL SELECT n + 1 FROM i WHERE n < $2)
 		INSERT INTO swarmiji_history (id, changed, ` + columns + `) SELECT h.id || '-' || i.n, h.changed - CAST(1000 AS bigint) * i.n, h.` + strings.ReplaceAll(columns, ", ", ", h.") + `
-		FROM i CROSS JOIN swarmiji_history AS h JOIN swarmiji_history_space AS s ON s.ns = h.ns
-		WHERE s.namespace = $3 AND h.id LIKE $4 AND h.id NOT LIKE $4 || '-%'`
+		FROM i CROSS JOIN swarmiji_history AS h WHERE h.seq BETWEEN $3 AND $4`
 	headers := `INSERT INTO swarmiji_history_header (seq, label, value, changed) SELECT h.seq, k.id, 'other', h.changed FROM swarmiji_history AS h
-		JOIN swarmiji_history_label AS k ON k.ns = h.ns AND k.kind = 4 JOIN swarmiji_history_space AS s ON s.ns = h.ns
-		WHERE s.namespace = $1 AND h.id LIKE $2 AND h.seq > $3 ON CONFLICT DO NOTHING`
-	done := int64(0) // records up to this number have their headers
-	var err error
+		JOIN swarmiji_history_label AS k ON k.ns = h.ns AND k.kind = 4 WHERE h.seq > $1 ON CONFLICT DO NOTHING`
+	var first, last int64
+	err := conn.View(context.Background(), func(ctx context.Context, tx *sqlconn.Tx) error {
+		return tx.Row(ctx, `SELECT min(h.seq), max(h.seq) FROM swarmiji_history AS h JOIN swarmiji_history_space AS s ON s.ns = h.ns
+			WHERE s.namespace = $1 AND h.id LIKE $2`, namespace, like).Scan(&first, &last)
+	})
+	done := first - 1 // records up to this number have their headers
 	for from := 1; from <= n && err == nil; from += each {
 		err = conn.Update(context.Background(), func(ctx context.Context, tx *sqlconn.Tx) error {
-			if _, err := tx.Exec(ctx, copies, from, min(from+each-1, n), namespace, like); err != nil {
+			if _, err := tx.Exec(ctx, copies, from, min(from+each-1, n), first, last); err != nil {
 				return err
 			}
-			if _, err := tx.Exec(ctx, headers, namespace, like, done); err != nil {
+			if _, err := tx.Exec(ctx, headers, done); err != nil {
 				return err
 			}
 			return tx.Row(ctx, "SELECT max(seq) FROM swarmiji_history").Scan(&done)
