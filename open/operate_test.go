@@ -194,9 +194,9 @@ func (s *site) length(queue string, ready int) {
 // endlessLease does not end before the test: a held message does not come back by itself.
 const endlessLease = time.Hour
 
-// free shows that no process holds one of the n messages of a queue: another process receives all of
-// them, and gives them back. The queue must have had endlessLease before. Stats would not show that:
-// NATS counts a message that was given back as held until a consumer receives it.
+// free shows that no process holds one of the n messages of a queue: another process receives all
+// of them, and gives them back. The queue must have had endlessLease before. Stats would not show
+// that: NATS counts a message that was given back as held until a consumer receives it.
 func (s *site) free(queue string, n int) {
 	s.Helper()
 	ctx := testwait.Long(s)
@@ -362,11 +362,11 @@ func (s *site) breaks() {
 	})
 }
 
-// restarts shows that a breaker that has tripped, and the limit of a task, hold for a consumer that
-// starts after a restart of the server, and that an operator ends the breaker.
+// restarts shows that stored operations hold for a consumer that starts after a restart of the
+// server: a breaker that has tripped, and the limit of a task. An operator ends the breaker.
 func (s *site) restarts() {
 	s.broken.Store(true)
-	// What the pause gives back in the moment of the restart comes back after the lease.
+	// Messages that the pause gives back in the moment of the restart come after the lease.
 	cfg := queues("work", consumer.QueueConfig{Workers: 4, Lease: 3 * time.Second, Breaker: &consumer.Breaker{Failures: 2, Of: 2, Pause: time.Hour}})
 	a := s.start(cfg)
 	s.must(settings.LimitTask(testwait.Long(s), s.op.Settings, "other", settings.Limit{Concurrency: 1}))
