@@ -187,9 +187,9 @@ func (s *site) length(queue string, ready int) {
 // endlessLease does not end before the test: a held message does not come back by itself.
 const endlessLease = time.Hour
 
-// free shows that no process holds one of the n messages of a queue: another process receives all of
-// them, and gives them back. The queue must have had endlessLease before. Stats would not show that:
-// NATS counts a message that was given back as held until a consumer receives it.
+// free shows that no process holds one of the n messages of a queue: another process receives all
+// of them, and gives them back. The queue must have had endlessLease before. Stats would not show
+// that: NATS counts a message that was given back as held until a consumer receives it.
 func (s *site) free(queue string, n int) {
 	s.Helper()
 	ctx := testwait.Long(s)
