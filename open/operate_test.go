@@ -355,12 +355,12 @@ func (s *site) breaks() {
 	})
 }
 
-// restarts shows that a breaker that has tripped, and the limit of a task, hold for a consumer that
-// starts after a restart of the server, and that an operator ends the breaker.
+// restarts shows that stored operations hold for a consumer that starts after a restart of the
+// server: a breaker that has tripped, and the limit of a task. An operator ends the breaker.
 func (s *site) restarts() {
 	s.broken.Store(true)
-	// What the pause gives back in the moment of the restart comes back after the lease.
-	cfg := queues("work", consumer.QueueConfig{Workers: 4, Lease: 10 * time.Second, Breaker: &consumer.Breaker{Failures: 2, Of: 2, Pause: time.Hour}})
+	// Messages that the pause gives back in the moment of the restart come after the lease.
+	cfg := queues("work", consumer.QueueConfig{Workers: 4, Lease: 3 * time.Second, Breaker: &consumer.Breaker{Failures: 2, Of: 2, Pause: time.Hour}})
 	a := s.start(cfg)
 	s.must(settings.LimitTask(testwait.Long(s), s.op.Settings, "other", settings.Limit{Concurrency: 1}))
 	s.submit(mail, []task.Option{task.WithMaxRetries(20), task.WithRetryDelay(50 * time.Millisecond)}, "a", "b", "c")

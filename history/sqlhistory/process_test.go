@@ -136,9 +136,9 @@ func TestKilledRecorder(t *testing.T) {
 	}
 }
 
-// TestRecorderCost measures the time from Submit to the start of the handler at 1,200 tasks per
-// second over Redis, in turn without a recorder and with one in another process that writes to
-// SQLite. It prints the medians. The recorder must have all tasks.
+// TestRecorderCost measures the time from Submit to the start of the handler, at 1,200 tasks per
+// second over Redis. Rounds without a recorder and with one take turns. The recorder runs in
+// another process and writes to SQLite; it must have all tasks. The test prints the medians.
 func TestRecorderCost(t *testing.T) {
 	testserver.Thorough(t)
 	const rounds, perSecond, length = 5, 1200, 6 * time.Second
@@ -231,7 +231,7 @@ func (l *load) handle(_ context.Context, sent int64) (task.None, error) {
 	return task.None{}, nil
 }
 
-// round submits tasks at a rate for a time, however long each takes, and returns the median of their
+// round submits tasks at a rate for a time, however long each takes. It returns the median of their
 // waits.
 func (l *load) round(name string, perSecond int, length time.Duration) time.Duration {
 	l.Helper()
