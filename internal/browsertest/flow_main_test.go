@@ -143,6 +143,10 @@ func cancelWorkflow(w *world, b *tab) {
 		page, err := w.api.ListRunning(w.ctx(), inspect.RunningQuery{Queues: []string{reportsQueue}})
 		return err == nil && slices.ContainsFunc(page.Tasks, func(t inspect.RunningTask) bool { return t.ID == first })
 	})
+	w.until("the workflow has a record", func() bool {
+		f, err := w.api.GetWorkflow(w.ctx(), root)
+		return err == nil && len(f.Steps) > 0
+	})
 	b.open("workflow?id=" + string(root))
 	b.sees("site.build")
 	b.until("the graph has the step that runs", `document.querySelector('.graph .box')?.textContent.includes('site.build')`)
