@@ -188,7 +188,7 @@ func (w *world) consume() {
 	queue := consumer.QueueConfig{Workers: 2}
 	c, err := w.swarm.Consumer(consumer.Config{
 		Report: events.Report{NodeID: node, HeartbeatEvery: 500 * time.Millisecond, Payloads: true}, Control: &control.Config{Logger: quiet()},
-		Queues: map[string]consumer.QueueConfig{ordersQueue: queue, mailQueue: queue, reportsQueue: queue, statsQueue: queue},
+		Queues: map[string]consumer.QueueConfig{ordersQueue: queue, mailQueue: queue, reportsQueue: {Workers: 8}, statsQueue: queue},
 		Logger: quiet(), ShutdownTimeout: -1,
 	})
 	w.no(err)
