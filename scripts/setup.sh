@@ -1,12 +1,7 @@
 #!/usr/bin/env bash
-<<<<<<< HEAD
 # Installs what the tests need and the machine lacks: RabbitMQ, Redis, PostgreSQL, Chromium, a C compiler for the race detector, ps, and
 # nc. It also compiles the NATS server, which is a Go module, and installs the old one of the distribution, for the tests with old servers.
-=======
-# Installs what the tests need and the machine lacks: RabbitMQ, Redis, PostgreSQL, a C compiler for the race detector, ps, and nc. It also
-# compiles the NATS server, which is a Go module, and installs the old one of the distribution, for the tests with old servers.
 # With SWARMIJI_THOROUGH it installs promtool too, which checks the alert rules of docs/scaling.md.
->>>>>>> main
 # It changes nothing when all is there, and it leaves no server running: the tests start private ones.
 #
 # On Debian and its relatives, as root, it installs; elsewhere it says what to install and fails.
