@@ -317,8 +317,8 @@ func dead[A, R any](w *world, t task.Task[A, R], args ...A) (ids []task.ID) {
 	return ids
 }
 
-// serve serves a dashboard of the system below a path that begins and ends with a slash, and returns
-// its URL. gate may hold up its streams.
+// serve serves a dashboard of the system below a path that begins and ends with a slash, and
+// returns its URL. gate may hold up its streams.
 func (w *world) serve(c dashboard.Config, prefix string, g *gate) string {
 	w.Helper()
 	return w.around(c, func(h http.Handler) http.Handler {
