@@ -240,7 +240,8 @@ func roles(w *world, b *tab) {
 	}
 	b.base = w.serve(dashboard.Config{Users: users}, "/", nil)
 	pages := slices.DeleteFunc(w.prepare().pages(), func(page string) bool {
-		return slices.Contains([]string{"events", "audit", "tasks", "jobs", "dead"}, page) // these offer no change
+		// these offer no change
+		return slices.Contains([]string{"events", "audit", "tasks", "jobs", "dead"}, page)
 	})
 	for _, u := range users {
 		b.header("Authorization", "Basic "+base64.StdEncoding.EncodeToString([]byte(u.Name+":"+u.Password)))

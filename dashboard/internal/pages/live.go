@@ -147,9 +147,9 @@ func quiet(e *inspect.Event) bool {
 }
 
 // serve answers with Server-Sent Events. An event "changed" says that pages are different now, at
-// most once in two seconds, and once more after the last change and after the beginning. With the
-// parameter all=1 each event is an event "event" with JSON, filtered by the parameters type, task,
-// name, queue and node. An event "lost" says that events before it are missing. The ids are
+// most once in two seconds. It comes once more after the last change and after the beginning. With
+// the parameter all=1 each event is an event "event" with JSON, filtered by the parameters type,
+// task, name, queue and node. An event "lost" says that events before it are missing. The ids are
 // cursors: a browser sends the last one when it connects again, or as the parameter after. A
 // stream that was interrupted may get an event twice.
 func (l *live) serve(w http.ResponseWriter, r *http.Request) {
