@@ -30,6 +30,7 @@ type config struct {
 	Queue       string
 	Queues      int
 	Declared    int
+	For         time.Duration
 	Timeout     time.Duration
 	CPUProfile  string
 	MemProfile  string
@@ -53,6 +54,7 @@ func (c *config) register(fs *flag.FlagSet) {
 	fs.StringVar(&c.Queue, "queue", "", "name of the queue, which is removed at the end; \"\": a new one")
 	fs.IntVar(&c.Queues, "queues", 1, "with idle: how many queues the consumer consumes")
 	fs.IntVar(&c.Declared, "declared", 0, "with idle: how many queues are declared, if more than are consumed")
+	fs.DurationVar(&c.For, "for", 10*time.Second, "with idle: the time of the measurement")
 	fs.DurationVar(&c.Timeout, "timeout", 5*time.Minute, "give up after this time")
 	fs.StringVar(&c.CPUProfile, "cpuprofile", "", "write a profile of the processor time to this file")
 	fs.StringVar(&c.MemProfile, "memprofile", "", "write a profile of all allocations to this file")

@@ -14,7 +14,8 @@
 //     consumption is measured.
 //   - e2e: both at the same time in one process. p50_ms and p99_ms are from submission to handler.
 //   - roundtrip: C callers each submit a task, wait for its result, and repeat.
-//   - idle: a consumer without tasks, for 5 seconds; cpu_percent is of one core. With -queues N it
+//   - idle: a consumer without tasks, for 10 seconds or -for; cpu_percent is of one core, and so is
+//     server_cpu_percent, the share of a PostgreSQL server on this machine. With -queues N it
 //     consumes N queues, with -declared M there are M queues in all.
 //   - due: n tasks are submitted for the same second, and last_ms is the time until the last of
 //     them has started. Then follow 200 single tasks: p50_ms, p99_ms and max_ms show how late they

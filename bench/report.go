@@ -29,6 +29,7 @@ type Report struct {
 	Declaring float64 `json:"declaring_ms,omitempty"` // idle: all queues
 	// idle: from the start of the consumer until the first task ran
 	Opening float64  `json:"opening_ms,omitempty"`
+	Server  float64  `json:"server_cpu_percent,omitempty"` // idle: the same as CPU, of PostgreSQL's processes
 	Delayed *Delayed `json:"delayed,omitempty"`
 }
 

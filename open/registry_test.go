@@ -216,6 +216,28 @@ func TestNoParts(t *testing.T) {
 	}
 }
 
+// TestUselessImport shows that an error about a scheme without a driver names the driver's package
+// only if it keeps what is asked for.
+func TestUselessImport(t *testing.T) {
+	var r open.Registry
+	schedule := func(url string) error { _, err := r.Schedule(t.Context(), url, open.ScheduleOptions{}); return err }
+	jobs := func(url string) error { _, err := r.Jobs(t.Context(), url, open.JobsOptions{}); return err }
+	for name, c := range map[string]struct {
+		err  error
+		want string
+	}{
+		"schedule in RabbitMQ": {schedule("amqp://user:hunter2@host"), "amqp:// keeps no schedules; write sqlite:app.db"},
+		"schedule in Redis":    {schedule("redis://:hunter2@host"), "/open/redis"},
+		"schedule in a file":   {schedule("sqlite:app.db"), "/open/sqlite"},
+		"jobs in NATS":         {jobs("nats://user:hunter2@host"), "nats:// keeps no jobs; write sqlite:jobs.db"},
+		"jobs in PostgreSQL":   {jobs("postgres://user:hunter2@host/db"), "/open/postgres"},
+	} {
+		if c.err == nil || !strings.Contains(c.err.Error(), c.want) || strings.Contains(c.err.Error(), "hunter2") {
+			t.Errorf("%s: %v, want %q", name, c.err, c.want)
+		}
+	}
+}
+
 // TestNilTLS shows that a nil *tls.Config equals no TLS.
 func TestNilTLS(t *testing.T) {
 	var none *tls.Config

@@ -25,8 +25,8 @@ type batcher[T any] struct {
 	b *Broker
 	// send runs the statements for the entries and sets their errors. It may run more than once.
 	send func(ctx context.Context, tx *sqlconn.Tx, es []*entry[T]) error
-	// single reports whether send needs only one statement for the entries.
-	single func(es []*entry[T]) bool
+	// kind returns the kind of transaction that send needs for the entries.
+	kind func(es []*entry[T]) transaction
 	// size returns the approximate size of an entry, in bytes. nil: entries are small.
 	size func(e *entry[T]) int
 	// resend reports whether an entry is sent again after its transaction failed with err. nil: never.
@@ -39,6 +39,14 @@ type batcher[T any] struct {
 	running bool          // the goroutine of run exists
 	busy    bool          // entries are pending or in progress
 	idle    chan struct{} // closed when no entry is pending; nil: no goroutine waits for that
+}
+
+// transaction is a method of sqlconn.Conn: Update, Single or View.
+type transaction func(ctx context.Context, fn sqlconn.Func) error
+
+// always returns a kind of transaction for all entries.
+func always[T any](kind transaction) func([]*entry[T]) transaction {
+	return func([]*entry[T]) transaction { return kind }
 }
 
 // entry is one of the requests that share a transaction.
@@ -121,14 +129,10 @@ func (t *batcher[T]) run() {
 			}
 			continue
 		}
-		write := t.b.conn.Update
-		if t.single(es) {
-			write = t.b.conn.Single
-		}
 		var live []*entry[T]
 		err := t.b.ready(t.b.calls)
 		if err == nil {
-			err = write(t.b.calls, func(ctx context.Context, tx *sqlconn.Tx) error {
+			err = t.kind(es)(t.b.calls, func(ctx context.Context, tx *sqlconn.Tx) error {
 				if live = t.begin(es); len(live) == 0 {
 					return nil
 				}

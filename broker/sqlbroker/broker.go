@@ -20,9 +20,11 @@ type Broker struct {
 	cfg   Config
 	conn  *sqlconn.Conn
 	text  *texts
-	out   *batcher[row] // sends published messages
-	nodes nodes         // nodes that noted starts through this Broker
+	out   *batcher[row]   // sends published messages
+	peeks *batcher[*peek] // reads for all waiting subscriptions
+	nodes nodes           // nodes that noted starts through this Broker
 	watch watchers
+	begun time.Time // all subscriptions poll at the same times after it
 
 	queues sync.Map // name -> *queue, for queues that exist
 
@@ -76,11 +78,12 @@ func New(cfg Config) (*Broker, error) {
 	}
 	b := &Broker{
 		cfg: cfg, conn: conn, text: newTexts(conn.Dialect()),
-		subs: make(map[*subscription]struct{}), closeDone: make(chan struct{}),
+		subs: make(map[*subscription]struct{}), closeDone: make(chan struct{}), begun: time.Now(),
 	}
 	b.life, b.end = context.WithCancel(context.Background())
 	b.calls, b.cut = context.WithCancel(context.Background())
-	b.out = &batcher[row]{b: b, send: b.insert, single: oneStatement[row], size: rowSize, added: wake.New()}
+	b.out = &batcher[row]{b: b, send: b.insert, kind: always[row](conn.Single), size: rowSize, added: wake.New()}
+	b.peeks = &batcher[*peek]{b: b, send: b.peekAll, kind: always[*peek](conn.View), added: wake.New()}
 	return b, nil
 }
 

@@ -171,9 +171,6 @@ func (b *Broker) PublishBatch(ctx context.Context, ms []broker.Outgoing) error {
 	return nil
 }
 
-// oneStatement reports that a batch needs one statement.
-func oneStatement[T any]([]*entry[T]) bool { return true }
-
 // insert stores the messages es and notifies the consumers of their queues after the commit. A
 // message with the same id and generation as a stored one is dropped. Returns errors of the
 // database. It is the send function of the batcher of published messages.

@@ -46,14 +46,17 @@ func settlementSize(e *entry[settlement]) int {
 	return fixedSize + len(e.v.dead.Reason) + len(e.v.dead.Stack)
 }
 
-// oneKind reports whether PostgreSQL needs only one statement for the settlements es.
-func (s *subscription) oneKind(es []*entry[settlement]) bool {
+// transaction returns Single if PostgreSQL needs only one statement for the settlements es.
+func (s *subscription) transaction(es []*entry[settlement]) transaction {
 	for _, e := range es {
 		if e.v.kind != es[0].v.kind {
-			return false
+			return s.b.conn.Update
 		}
 	}
-	return s.b.postgres()
+	if s.b.postgres() {
+		return s.b.conn.Single
+	}
+	return s.b.conn.Update
 }
 
 // settle executes the settlements es in tx, one statement for each kind on PostgreSQL. It sets the

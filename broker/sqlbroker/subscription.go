@@ -72,7 +72,7 @@ func (b *Broker) Subscribe(ctx context.Context, name string, o broker.SubscribeO
 		held: make(map[*delivery]struct{}), ready: make([][]*delivery, q.count()),
 	}
 	s.settles = &batcher[settlement]{
-		b: b, send: s.settle, single: s.oneKind, size: settlementSize, resend: s.shouldResend, added: wake.New(),
+		b: b, send: s.settle, kind: s.transaction, size: settlementSize, resend: s.shouldResend, added: wake.New(),
 	}
 	if s.lease == 0 {
 		s.lease = b.cfg.Lease
