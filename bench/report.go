@@ -31,6 +31,7 @@ type Report struct {
 	Opening float64  `json:"opening_ms,omitempty"`
 	Server  float64  `json:"server_cpu_percent,omitempty"` // idle: the same as CPU, of PostgreSQL's processes
 	Delayed *Delayed `json:"delayed,omitempty"`
+	Steps   []Step   `json:"steps,omitempty"` // long
 }
 
 // Delayed holds the additional measurements of the workload delayed. Rates are in tasks per second.
