@@ -20,9 +20,9 @@ type Broker struct {
 	cfg   Config
 	conn  *sqlconn.Conn
 	text  *texts
-	out   *batcher[row]   // sends published messages
-	peeks *batcher[*peek] // reads for all waiting subscriptions
-	nodes nodes           // nodes that noted starts through this Broker
+	out   *sqlconn.Batcher[row]   // sends published messages
+	peeks *sqlconn.Batcher[*peek] // reads for all waiting subscriptions
+	nodes nodes                   // nodes that noted starts through this Broker
 	watch watchers
 	begun time.Time // all subscriptions poll at the same times after it
 
@@ -82,9 +82,17 @@ func New(cfg Config) (*Broker, error) {
 	}
 	b.life, b.end = context.WithCancel(context.Background())
 	b.calls, b.cut = context.WithCancel(context.Background())
-	b.out = &batcher[row]{b: b, send: b.insert, kind: always[row](conn.Single), size: rowSize, added: wake.New()}
-	b.peeks = &batcher[*peek]{b: b, send: b.peekAll, kind: always[*peek](conn.View), added: wake.New()}
+	b.out = &sqlconn.Batcher[row]{Owner: b.owner(), Send: b.insert, Kind: sqlconn.Always[row](conn.Single), Size: rowSize}
+	b.peeks = &sqlconn.Batcher[*peek]{Owner: b.owner(), Send: b.peekAll, Kind: sqlconn.Always[*peek](conn.View)}
 	return b, nil
+}
+
+// owner returns b as the owner of a batcher.
+func (b *Broker) owner() sqlconn.BatchOwner {
+	return sqlconn.BatchOwner{
+		Start: b.start, Ready: b.ready, Pause: func(attempt int) bool { return b.pause(b.life, attempt) },
+		Life: b.life, Calls: b.calls, Closed: errClosed,
+	}
 }
 
 // postgres reports whether the database is PostgreSQL.

@@ -35,22 +35,22 @@ func (f *fetcher) mayFind(ctx context.Context, c *claim) (ready bool, err error)
 	if !f.short || !b.conn.Shared() || b.postgres() && !f.polls {
 		return true, nil
 	}
-	e := &entry[*peek]{v: &peek{queue: f.s.q, from: slices.Clone(f.due)}, call: newCall(1)}
-	b.peeks.add(e)
-	if err := b.peeks.wait(ctx, e.call, []*entry[*peek]{e})[0]; err != nil {
+	e := &sqlconn.Entry[*peek]{V: &peek{queue: f.s.q, from: slices.Clone(f.due)}, Call: sqlconn.NewBatchCall(1)}
+	b.peeks.Add(e)
+	if err := b.peeks.Wait(ctx, e.Call, []*sqlconn.Entry[*peek]{e})[0]; err != nil {
 		return false, err
 	}
-	if !e.v.ready {
-		c.wake = e.v.wake
+	if !e.V.ready {
+		c.wake = e.V.wake
 	}
-	return e.v.ready, nil
+	return e.V.ready, nil
 }
 
 // peekAll answers the questions es. It is the send function of the batcher of peeks.
-func (b *Broker) peekAll(ctx context.Context, tx *sqlconn.Tx, es []*entry[*peek]) error {
+func (b *Broker) peekAll(ctx context.Context, tx *sqlconn.Tx, es []*sqlconn.Entry[*peek]) error {
 	ps := make([]*peek, len(es))
 	for i, e := range es {
-		ps[i] = e.v
+		ps[i] = e.V
 	}
 	return b.peekIn(ctx, tx, ps...)
 }
