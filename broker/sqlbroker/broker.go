@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
@@ -17,14 +18,15 @@ import (
 
 // Broker is a [broker.Broker] over a SQL database. Create it with [New].
 type Broker struct {
-	cfg   Config
-	conn  *sqlconn.Conn
-	text  *texts
-	out   *sqlconn.Batcher[row]   // sends published messages
-	peeks *sqlconn.Batcher[*peek] // reads for all waiting subscriptions
-	nodes nodes                   // nodes that noted starts through this Broker
-	watch watchers
-	begun time.Time // all subscriptions poll at the same times after it
+	cfg     Config
+	conn    *sqlconn.Conn
+	text    *texts
+	out     *sqlconn.Batcher[row]   // sends published messages
+	peeks   *sqlconn.Batcher[*peek] // reads for all waiting subscriptions
+	nodes   nodes                   // nodes that noted starts through this Broker
+	watch   watchers
+	polling atomic.Bool // a question for peeks came from a poll
+	begun   time.Time   // all subscriptions poll at the same times after it
 
 	queues sync.Map // name -> *queue, for queues that exist
 
@@ -83,7 +85,9 @@ func New(cfg Config) (*Broker, error) {
 	b.life, b.end = context.WithCancel(context.Background())
 	b.calls, b.cut = context.WithCancel(context.Background())
 	b.out = &sqlconn.Batcher[row]{Owner: b.owner(), Send: b.insert, Kind: sqlconn.Always[row](conn.Single), Size: rowSize}
-	b.peeks = &sqlconn.Batcher[*peek]{Owner: b.owner(), Send: b.peekAll, Kind: sqlconn.Always[*peek](conn.View)}
+	reader := b.owner()
+	reader.Ready = b.gather
+	b.peeks = &sqlconn.Batcher[*peek]{Owner: reader, Send: b.peekAll, Kind: sqlconn.Always[*peek](conn.View)}
 	return b, nil
 }
 

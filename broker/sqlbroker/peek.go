@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/internal/sqlconn"
+	"github.com/swarmiji/swarmiji/internal/wake"
 )
 
 // peek is the question of a subscription when it can claim a message. The questions that arrive
@@ -19,6 +20,9 @@ type peek struct {
 	ready bool          // a message can be claimed now
 	wake  time.Duration // the time until the first one can, at least 1 µs; 0: there is none
 }
+
+// gatherTime is the time in which the goroutines that a poll wakes ask their questions.
+const gatherTime = time.Millisecond
 
 // nextPoll returns the next time at which subscriptions poll. It is the same for all of them, so
 // that they ask together.
@@ -35,6 +39,9 @@ func (f *fetcher) mayFind(ctx context.Context, c *claim) (ready bool, err error)
 	if !f.short || !b.conn.Shared() || b.postgres() && !f.polls {
 		return true, nil
 	}
+	if f.polls {
+		b.polling.Store(true)
+	}
 	e := &sqlconn.Entry[*peek]{V: &peek{queue: f.s.q, from: slices.Clone(f.due)}, Call: sqlconn.NewBatchCall(1)}
 	b.peeks.Add(e)
 	if err := b.peeks.Wait(ctx, e.Call, []*sqlconn.Entry[*peek]{e})[0]; err != nil {
@@ -44,6 +51,15 @@ func (f *fetcher) mayFind(ctx context.Context, c *claim) (ready bool, err error)
 		c.wake = e.V.wake
 	}
 	return e.V.ready, nil
+}
+
+// gather is the first step of a read. A poll wakes all waiting subscriptions, so after the question
+// of the first one it waits a moment for the others, which then share the next read.
+func (b *Broker) gather(ctx context.Context) error {
+	if b.polling.Swap(false) {
+		wake.Sleep(ctx, gatherTime)
+	}
+	return b.ready(ctx)
 }
 
 // peekAll answers the questions es. It is the send function of the batcher of peeks.
