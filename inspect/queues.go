@@ -261,15 +261,11 @@ func (l *Local) ResumeQueue(ctx context.Context, queue string) (Change, error) {
 				return err
 			}
 		}
-		if stored && l.cfg.Control == nil {
-			c.Done, c.Stored = 1, true
-			return nil
-		}
 		// A command may have paused single consumers as well.
 		err := l.command(ctx, c, control.Command{Do: control.DoResume, Queues: []string{queue}})
 		if stored {
 			c.Done, c.Stored = 1, true
-			if errors.Is(err, control.ErrMissing) {
+			if code := CodeOf(err); code == CodeNoConsumer || code == CodeUnsupported {
 				return nil
 			}
 		}
