@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/swarmiji/swarmiji/internal/sqlconn"
-	"github.com/swarmiji/swarmiji/resultstore"
 )
 
 // saving is a call of Save that shares its statement with others.
@@ -28,7 +27,7 @@ func (s *Store) newSaves() *sqlconn.Batcher[*saving] {
 		Owner: sqlconn.BatchOwner{
 			Start: s.startSaves, Ready: s.ready, Pause: func(int) bool { return false }, // nothing is sent again
 			Life: s.life, Calls: context.Background(), // Close of the Conn ends the statements
-			Closed: resultstore.ErrClosed,
+			Closed: sqlconn.Closed(),
 		},
 		Send: s.saveAll, Kind: sqlconn.Always[*saving](s.conn.Single),
 		Size: func(e *sqlconn.Entry[*saving]) int { return fixed + len(e.V.args[8].([]byte)) }, //nolint:forcetypeassert // see saveArgs
