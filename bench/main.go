@@ -22,9 +22,9 @@
 //     start. A task that starts early is an error.
 //   - delayed: n tasks wait for their time; the field delayed shows how they affect others. For a
 //     million use -timeout 15m.
-//   - long: n tasks pass through the queue, of which at most 20,000 wait. steps has the rate of each
-//     tenth, and the size of PostgreSQL's table. With -hold another session has a REPEATABLE READ
-//     transaction open all the time.
+//   - long: n tasks pass through the queue, of which at most 20,000 wait. The field steps has the
+//     rate of each tenth, and the size of PostgreSQL's table. With -hold another session has a
+//     REPEATABLE READ transaction open all the time.
 //
 // Both sides give the same guarantees, with messages of the same size:
 //

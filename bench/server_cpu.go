@@ -13,8 +13,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// server is the main process of a PostgreSQL server on this machine. 0: there is none, or its
-// processor time is not known.
+// server is the main process of a PostgreSQL server on this machine. 0: its processor time is not
+// known.
 type server int
 
 // localServer finds the server of the URL by the process of a connection.
@@ -59,7 +59,7 @@ func (s server) cpuTime() time.Duration {
 	return total
 }
 
-// stat is a part of what the system says about a process.
+// stat is a part of the data of the system about a process.
 type stat struct {
 	name   string
 	parent int

@@ -82,7 +82,7 @@ func (r *Registry) entries() []entry {
 	return all
 }
 
-// purpose is what a URL is opened for.
+// purpose is the use of a URL.
 type purpose struct {
 	advice string   // in errors about a URL without a usable scheme
 	keeps  string   // what its server must keep, in errors
@@ -102,7 +102,7 @@ var (
 
 // find returns the entry for the scheme of a URL. Returns an error with a remedy if the URL is
 // empty, or its scheme is missing, malformed or unknown. For a scheme of this module without a
-// driver the error names the package to import, or the advice of p if that package is of no use.
+// driver the error names the package to import. If that package is of no use it has p.advice.
 func (r *Registry) find(text string, p purpose) (entry, error) {
 	if text = strings.TrimSpace(text); text == "" {
 		return entry{}, fmt.Errorf("the URL is empty; %s", p.advice)

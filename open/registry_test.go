@@ -217,7 +217,7 @@ func TestNoParts(t *testing.T) {
 }
 
 // TestUselessImport shows that an error about a scheme without a driver names the driver's package
-// only if it keeps what is asked for.
+// only if it serves the call.
 func TestUselessImport(t *testing.T) {
 	var r open.Registry
 	schedule := func(url string) error { _, err := r.Schedule(t.Context(), url, open.ScheduleOptions{}); return err }

@@ -74,8 +74,8 @@ func TestIdleQueues(t *testing.T) {
 	}
 }
 
-// TestPeek shows what a read says about a queue without a message, with a delayed one, with one
-// that can be claimed, and with one that is held.
+// TestPeek shows the answers of a read about a queue without a message, and about messages that are
+// delayed, held or can be claimed.
 func TestPeek(t *testing.T) {
 	t.Parallel()
 	for name, url := range shared(t) {

@@ -18,7 +18,7 @@ type peek struct {
 	from  []int64 // for PostgreSQL: the cursor of each level
 
 	ready bool          // a message can be claimed now
-	wake  time.Duration // the time until the first one can, at least 1 µs; 0: there is none
+	wake  time.Duration // the time until the first one can, at least 1 µs; 0: no message
 }
 
 // gatherTime is the time in which the goroutines that a poll wakes ask their questions.
@@ -32,8 +32,8 @@ func (b *Broker) nextPoll(now time.Time) time.Time {
 
 // mayFind reports whether to send the claim c. After a claim that found too little it reads first
 // whether there is a message. In a SQLite file a claim without result would lock out all other
-// writers, and each change of the file wakes the consumers of all queues. On PostgreSQL it reads
-// only for a poll: a notification is about this queue. Returns the errors of the database.
+// writers. Each change of the file wakes the consumers of all queues. On PostgreSQL it reads only
+// for a poll: a notification is about this queue. Returns the errors of the database.
 func (f *fetcher) mayFind(ctx context.Context, c *claim) (ready bool, err error) {
 	b := f.s.b
 	if !f.short || !b.conn.Shared() || b.postgres() && !f.polls {
@@ -53,8 +53,8 @@ func (f *fetcher) mayFind(ctx context.Context, c *claim) (ready bool, err error)
 	return e.V.ready, nil
 }
 
-// gather is the first step of a read. A poll wakes all waiting subscriptions, so after the question
-// of the first one it waits a moment for the others, which then share the next read.
+// gather is the first step of a read. A poll wakes all waiting subscriptions. So it waits a moment
+// after the first question, and the others share the next read.
 func (b *Broker) gather(ctx context.Context) error {
 	if b.polling.Swap(false) {
 		wake.Sleep(ctx, gatherTime)

@@ -24,8 +24,8 @@ type texts struct {
 	// token. It returns the time until the next is due, the time, and the columns of claimed. SQLite:
 	// $2 level, $3 number, $4 lease, $5 token. It returns the columns of claimed.
 	claim string
-	// peek returns the number, from 0 on, of each pair of a queue and a level that has a message, and
-	// the time until the first can be claimed, at most 0 for now. PostgreSQL: $1 queues, $2 levels, $3
+	// peek returns a row for each pair of a queue and a level that has a message: the number of the
+	// pair, from 0 on, and the time until the first can be claimed. PostgreSQL: $1 queues, $2 levels, $3
 	// the due time where each begins. SQLite: $1 the numbers queue * maxLevels + level, as JSON. It
 	// also returns null for a pair without a message.
 	peek string

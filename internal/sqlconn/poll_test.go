@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// TestPollInterval shows that a SQLite file is polled at the interval of its watchers for a second
-// after a change or a new watcher, and less often later.
+// TestPollInterval shows that a SQLite file is polled at the interval of its watchers for a second.
+// After a second without a change or a new watcher it is polled less often.
 func TestPollInterval(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newWakes(func(context.Context, *Wakes) {})

@@ -10,8 +10,8 @@ import (
 	"github.com/swarmiji/swarmiji/internal/testwait"
 )
 
-// TestErrorOfRows shows that the error of a query that fails at a later row has its text once, also
-// if the caller joins the errors of Err and Close.
+// TestErrorOfRows shows that the error of a query has its text once, also if the caller joins the
+// errors of Err and Close.
 func TestErrorOfRows(t *testing.T) {
 	eachURL(t, func(t *testing.T, dsn string) {
 		c := open(t, sqlconn.Config{URL: dsn})

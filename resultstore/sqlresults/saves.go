@@ -25,8 +25,10 @@ func (s *Store) newSaves() *sqlconn.Batcher[*saving] {
 	const fixed = 300 // approximate bytes of a row without its value
 	return &sqlconn.Batcher[*saving]{
 		Owner: sqlconn.BatchOwner{
-			Start: s.startSaves, Ready: s.ready, Pause: func(int) bool { return false }, // nothing is sent again
-			Life: s.life, Calls: context.Background(), // Close of the Conn ends the statements
+			Start: s.startSaves, Ready: s.ready,
+			Pause:  func(int) bool { return false }, // nothing is sent again
+			Life:   s.life,
+			Calls:  context.Background(), // Close of the Conn ends the statements
 			Closed: sqlconn.Closed(),
 		},
 		Send: s.saveAll, Kind: sqlconn.Always[*saving](s.conn.Single),

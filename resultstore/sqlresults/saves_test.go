@@ -16,7 +16,7 @@ import (
 )
 
 // TestSavesShareStatements shows that calls of Save that wait at the same time share transactions
-// on PostgreSQL, and that the newer of two records of a task stays, in whatever order they come.
+// on PostgreSQL. The newer of two records of a task stays, whichever comes first.
 func TestSavesShareStatements(t *testing.T) {
 	t.Parallel()
 	const tasks = 300
