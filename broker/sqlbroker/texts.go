@@ -25,8 +25,8 @@ type texts struct {
 	// $2 level, $3 number, $4 lease, $5 token. It returns the columns of claimed.
 	claim string
 	// peek returns a row for each pair of a queue and a level that has a message: the number of the
-	// pair, from 0 on, and the time until the first can be claimed. PostgreSQL: $1 queues, $2 levels, $3
-	// the due time where each begins. SQLite: $1 the numbers queue * maxLevels + level, as JSON. It
+	// pair, from 0 on, and the time until the first can be claimed. PostgreSQL: $1 queues, $2 levels,
+	// $3 the due time where each begins. SQLite: $1 the numbers queue * maxLevels + level, as JSON. It
 	// also returns null for a pair without a message.
 	peek string
 	// clock returns the time.

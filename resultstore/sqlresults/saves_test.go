@@ -52,7 +52,7 @@ func TestSavesShareStatements(t *testing.T) {
 // TestSaveBesideTransaction shows that a record which an open transaction of a handler has written
 // delays only its own Save.
 func TestSaveBesideTransaction(t *testing.T) {
-	t.Parallel()
+	// not parallel: the suite ends the sessions of all clients
 	url, ctx := database(t, testserver.RequirePostgres(t)), testwait.Long(t)
 	s := opened(t, sqlresults.Config{DB: sqltest.Open(t, url)})
 	save(t, s, done("", -1))
