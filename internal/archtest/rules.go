@@ -343,7 +343,7 @@ var layers = []rule{
 	{
 		"test",
 		[]string{"internal/sqlconn/sqltest"},
-		[]string{"sqldb", "task", "internal/sqlconn", "@engines", "tx", "tx/pgxtx", "tx/sqltx"},
+		[]string{"sqldb", "task", "internal/sqlconn", "internal/sqlconn/*", "@engines", "tx", "tx/pgxtx", "tx/sqltx"},
 		"it opens the databases of tests, and begins transactions as users do; only tests may import it",
 	},
 	{
