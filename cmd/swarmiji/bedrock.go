@@ -10,13 +10,11 @@ import (
 	"log/slog"
 	"net/netip"
 	"os"
-	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/swarmiji/swarmiji/jobs"
 	"github.com/swarmiji/swarmiji/jobs/bedrock"
-	"github.com/swarmiji/swarmiji/open"
 	"github.com/swarmiji/swarmiji/when"
 )
 
@@ -109,21 +107,6 @@ func (a *app) reach(ctx context.Context, service *jobs.Service) error {
 	defer cancel()
 	_, err := service.List(ctx, jobs.Filter{Limit: 1})
 	return err
-}
-
-// openJobs makes the store for a name or a URL and returns its location for messages. It does no
-// I/O.
-func (a *app) openJobs(ctx context.Context, name string, logger *slog.Logger) (store jobs.Store, place string, err error) {
-	switch {
-	case name == "mem":
-		name = "mem://"
-	case !strings.Contains(name, "://") && !strings.HasPrefix(name, "sqlite:"):
-		name = "sqlite:" + name
-	}
-	place = open.RedactSchedule(name)
-	a.secrets = append(a.secrets, secret{name, place})
-	store, err = open.Jobs(ctx, name, open.JobsOptions{Logger: logger})
-	return store, place, err
 }
 
 // prefixes parses the addresses of --allow. A single address counts as a prefix of full length.

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -143,31 +142,6 @@ func (a *app) await(ctx context.Context, p task.Pending) error {
 	}
 	return errors.Join(a.show(out, &table{head: []string{string(result)}}), err)
 }
-
-// arguments returns the JSON arguments of the command line. "-" reads them from stdin. Without an
-// argument it returns null.
-func (a *app) arguments(given []string) (json.RawMessage, error) {
-	if len(given) == 0 {
-		return json.RawMessage("null"), nil
-	}
-	text := []byte(given[0])
-	if given[0] == "-" {
-		var err error
-		if text, err = io.ReadAll(io.LimitReader(a.stdin, maxArguments+1)); err != nil {
-			return nil, err
-		}
-		if len(text) > maxArguments {
-			return nil, fmt.Errorf("%w: more than %d bytes of arguments", errUsage, maxArguments)
-		}
-	}
-	if !json.Valid(text) {
-		return nil, fmt.Errorf("%w: the arguments are no JSON; a text is written '\"text\"'", errUsage)
-	}
-	return text, nil
-}
-
-// maxArguments limits the bytes read from stdin. Adapters accept less.
-const maxArguments = 16 << 20
 
 // existing is a router that declares no queue, so that a misspelt queue is an error.
 type existing struct{}

@@ -14,18 +14,12 @@ import (
 
 // requeueOutput is the output of dead requeue.
 type requeueOutput struct {
-	Queue    string           `json:"queue"`
-	Requeued int              `json:"requeued"`
-	Already  int              `json:"already"`
-	Refused  int              `json:"refused"`
-	Unfenced int              `json:"unfenced"`
-	Problems []problemsOutput `json:"problems,omitempty"`
-}
-
-// problemsOutput names a refused dead letter and the reason.
-type problemsOutput struct {
-	ID     string `json:"id"`
-	Reason string `json:"reason"`
+	Queue    string            `json:"queue"`
+	Requeued int               `json:"requeued"`
+	Already  int               `json:"already"`
+	Refused  int               `json:"refused"`
+	Unfenced int               `json:"unfenced"`
+	Problems []inspect.Problem `json:"problems,omitempty"`
 }
 
 func (a *app) deadRequeueCmd() *cobra.Command {
@@ -76,7 +70,7 @@ func (a *app) deadRequeueCmd() *cobra.Command {
 
 // requeued prints the result of a requeue. It returns an error if letters were refused.
 func (a *app) requeued(queue string, r *inspect.Change) error {
-	out := requeueOutput{Queue: queue, Requeued: r.Done, Already: r.Already, Refused: r.Refused, Unfenced: r.Unfenced}
+	out := requeueOutput{Queue: queue, Requeued: r.Done, Already: r.Already, Refused: r.Refused, Unfenced: r.Unfenced, Problems: r.Problems}
 	t := &table{head: []string{"QUEUE", "DEAD LETTERS"}}
 	t.add(queue, fmt.Sprintf("%d requeued", r.Done))
 	if r.Unfenced > 0 {
@@ -86,7 +80,6 @@ func (a *app) requeued(queue string, r *inspect.Change) error {
 		t.add("", fmt.Sprintf("%d had been requeued already", r.Already))
 	}
 	for _, p := range r.Problems {
-		out.Problems = append(out.Problems, problemsOutput(p))
 		t.add(p.ID, "refused: "+p.Reason)
 	}
 	if err := a.show(out, t); err != nil || r.Refused == 0 {

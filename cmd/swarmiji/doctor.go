@@ -52,12 +52,6 @@ func (f *findings) warn(check, format string, args ...any) {
 	f.list = append(f.list, inspect.Finding{Check: check, Outcome: inspect.Warn, Detail: fmt.Sprintf(format, args...)})
 }
 
-// errFindings reports failed checks. Their details are already printed.
-var errFindings = errors.New("there are failures")
-
-// errUnreachable is errFindings if a server cannot be reached.
-var errUnreachable = fmt.Errorf("%w: a server cannot be reached or refuses access", errFindings)
-
 // errWarnings reports warnings, with --strict. They are already printed.
 var errWarnings = errors.New("there are warnings")
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"fmt"
 
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/control"
@@ -78,3 +79,9 @@ func status(err error) int {
 	}
 	return exitError
 }
+
+// errFindings reports failed checks. Their details are already printed.
+var errFindings = errors.New("there are failures")
+
+// errUnreachable is errFindings if a server cannot be reached.
+var errUnreachable = fmt.Errorf("%w: a server cannot be reached or refuses access", errFindings)

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -33,32 +32,6 @@ func (a *app) historyCmd() *cobra.Command {
 	historyFlag(cmd, &url)
 	cmd.AddCommand(a.historyRecordCmd(&url))
 	return cmd
-}
-
-// historyFlag adds --store.
-func historyFlag(cmd *cobra.Command, url *string) {
-	cmd.PersistentFlags().StringVar(url, "store", "", "`URL` of the database that holds the history; default: $SWARMIJI_HISTORY")
-}
-
-// withHistory opens a history, calls do, and closes it.
-func (a *app) withHistory(ctx context.Context, url string, do func(ctx context.Context, s open.HistoryStore) error) (err error) {
-	if url = cmp.Or(url, a.getenv("SWARMIJI_HISTORY")); url == "" {
-		return fmt.Errorf("%w: no history; give --store or set SWARMIJI_HISTORY, such as sqlite:///path/history.db", errUsage)
-	}
-	a.secrets = append(a.secrets, secret{url, open.Redact(url)})
-	logger := slog.New(slog.NewTextHandler(a.stderr, &slog.HandlerOptions{Level: slog.LevelError}))
-	s, err := open.History(ctx, url, open.HistoryOptions{Namespace: a.namespace, Logger: logger})
-	if err != nil {
-		return fmt.Errorf("%w: %w", errUsage, err) // no I/O was done: the URL is wrong
-	}
-	defer func() {
-		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTime)
-		defer cancel()
-		if cerr := s.Close(closing); err == nil {
-			err = cerr
-		}
-	}()
-	return do(ctx, s)
 }
 
 // recordOptions holds the flags of history record.

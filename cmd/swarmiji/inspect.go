@@ -14,7 +14,6 @@ import (
 	"github.com/swarmiji/swarmiji/inspect/httpinspect"
 	"github.com/swarmiji/swarmiji/jobs"
 	"github.com/swarmiji/swarmiji/open"
-	"github.com/swarmiji/swarmiji/schedule"
 	"github.com/swarmiji/swarmiji/serializer"
 )
 
@@ -146,26 +145,6 @@ func (a *app) withAudited(ctx context.Context, c inspect.Config, do func(api ins
 // auditTime limits the wait for a broker that is only told of a change.
 const auditTime = 2 * time.Second
 
-// withEntries calls do with the inspection API over a schedule.
-func (a *app) withEntries(ctx context.Context, o *storeOptions, do func(ctx context.Context, api inspect.API) error) error {
-	if a.api != "" {
-		return a.remote(ctx, &inspection{}, do)
-	}
-	return a.withSchedule(ctx, o, nil, func(ctx context.Context, s *schedule.Schedule) error {
-		return a.withAudited(ctx, inspect.Config{Schedule: s}, func(api inspect.API) error { return do(ctx, api) })
-	})
-}
-
-// withJobAPI calls do with the inspection API over jobs.
-func (a *app) withJobAPI(ctx context.Context, o *jobStore, do func(ctx context.Context, api inspect.API) error) error {
-	if a.api != "" {
-		return a.remote(ctx, &inspection{}, do)
-	}
-	return a.withJobs(ctx, o, false, jobs.Config{}, func(ctx context.Context, s *jobs.Service) error {
-		return a.withAudited(ctx, inspect.Config{Jobs: s}, func(api inspect.API) error { return do(ctx, api) })
-	})
-}
-
 // noted prints the notes of an answer as remarks.
 func (a *app) noted(notes []string) {
 	for _, n := range notes {
@@ -213,4 +192,18 @@ func nodeErrors(nodes []inspect.NodeAnswer) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// pages reads all pages of a list.
+func pages[T any](page func(cursor string) ([]T, string, error)) (all []T, err error) {
+	for cursor := ""; ; {
+		some, next, err := page(cursor)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, some...)
+		if cursor = next; next == "" {
+			return all, nil
+		}
+	}
 }

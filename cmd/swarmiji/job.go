@@ -1,24 +1,17 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
-	"net/url"
-	"os"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/swarmiji/swarmiji/inspect"
 	"github.com/swarmiji/swarmiji/jobs"
 )
-
-// jobStore holds the flag that names the store.
-type jobStore struct{ name string }
 
 func (a *app) jobCmd() *cobra.Command {
 	var o jobStore
@@ -45,56 +38,6 @@ func (a *app) jobCmd() *cobra.Command {
 		sub.Annotations = map[string]string{offline: "yes"} // no broker
 	}
 	return cmd
-}
-
-// withJobs opens the jobs, calls do within --timeout, and closes them. If fresh is true, a missing
-// SQLite file is created.
-func (a *app) withJobs(ctx context.Context, o *jobStore, fresh bool, c jobs.Config, do func(ctx context.Context, s *jobs.Service) error) (err error) {
-	name := cmp.Or(o.name, a.jobs, a.getenv("SWARMIJI_JOBS"), "jobs.db")
-	if name == "mem" || strings.HasPrefix(name, "mem:") || strings.TrimPrefix(name, "sqlite:") == ":memory:" {
-		return fmt.Errorf("%w: jobs in memory have no use here: nobody can reach the memory of another process", errUsage)
-	}
-	if file := liteFile(name); file != "" && !fresh {
-		if _, err := os.Stat(file); errors.Is(err, os.ErrNotExist) {
-			return fmt.Errorf("%w: there is no file %s; --store or SWARMIJI_JOBS names the file or database of the jobs", errNotFound, visible(file))
-		}
-	}
-	ctx, cancel := a.limited(ctx)
-	defer cancel()
-	c.Logger = slog.New(slog.NewTextHandler(a.stderr, &slog.HandlerOptions{Level: slog.LevelError}))
-	if c.Store, _, err = a.openJobs(ctx, name, c.Logger); err != nil {
-		return fmt.Errorf("%w: %w", errUsage, err) // no I/O was done
-	}
-	service, err := jobs.New(c)
-	defer func() {
-		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTime)
-		defer cancel()
-		if service != nil {
-			err = errors.Join(err, service.Close(closing))
-		}
-		err = errors.Join(err, c.Store.Close(closing))
-	}()
-	if err != nil {
-		return fmt.Errorf("%w: %w", errUsage, err)
-	}
-	return do(ctx, service)
-}
-
-// liteFile returns the file of a SQLite store. It returns "" for other stores and for invalid
-// names.
-func liteFile(name string) string {
-	if !strings.Contains(name, "://") && !strings.HasPrefix(name, "sqlite:") {
-		name = "sqlite:" + name
-	}
-	u, err := url.Parse(name)
-	if err != nil || u.Scheme != "sqlite" {
-		return ""
-	}
-	if u.Opaque == "" {
-		return u.Path
-	}
-	file, _ := url.PathUnescape(u.Opaque)
-	return file
 }
 
 // jobIDs parses ids.
@@ -144,4 +87,14 @@ func utc(t time.Time) time.Time {
 		return time.Time{}
 	}
 	return t.UTC()
+}
+
+// withJobAPI calls do with the inspection API over jobs.
+func (a *app) withJobAPI(ctx context.Context, o *jobStore, do func(ctx context.Context, api inspect.API) error) error {
+	if a.api != "" {
+		return a.remote(ctx, &inspection{}, do)
+	}
+	return a.withJobs(ctx, o, false, jobs.Config{}, func(ctx context.Context, s *jobs.Service) error {
+		return a.withAudited(ctx, inspect.Config{Jobs: s}, func(api inspect.API) error { return do(ctx, api) })
+	})
 }

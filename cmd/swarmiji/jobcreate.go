@@ -2,10 +2,7 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"io"
-	"os"
 	"strings"
 	"time"
 
@@ -182,32 +179,4 @@ func (a *app) showMade(ctx context.Context, s *jobs.Service, made jobs.Created) 
 		t.add("it was there already")
 	}
 	return a.show(o, t)
-}
-
-// document reads a JSON text from an argument, a file or stdin. It returns nil if none is given.
-func (a *app) document(given []string, most int64) (text []byte, err error) {
-	if len(given) == 0 {
-		return nil, nil
-	}
-	var from io.Reader = strings.NewReader(given[0])
-	if file, ok := strings.CutPrefix(given[0], "@"); ok {
-		f, err := os.Open(file) //nolint:gosec // the user names a file of their own
-		if err != nil {
-			return nil, fmt.Errorf("%w: %w", errUsage, err)
-		}
-		defer func() { _ = f.Close() }()
-		from = f
-	} else if given[0] == "-" {
-		from = a.stdin
-	}
-	if text, err = io.ReadAll(io.LimitReader(from, most+1)); err != nil {
-		return nil, err
-	}
-	switch {
-	case int64(len(text)) > most:
-		return nil, fmt.Errorf("%w: more than %d bytes of JSON", errUsage, most)
-	case !json.Valid(text):
-		return nil, fmt.Errorf("%w: this is no JSON; a text is written '\"text\"'", errUsage)
-	}
-	return text, nil
 }

@@ -20,8 +20,6 @@ const (
 	// have a megabyte of data.
 	maxList = 10_000
 	jobPage = 100
-	// maxCell limits the characters of a text in a list.
-	maxCell = 60
 )
 
 // listOptions holds the flags of job ls.
@@ -86,14 +84,6 @@ func (a *app) jobList(ctx context.Context, store *jobStore, o *listOptions) erro
 		}
 		return err
 	})
-}
-
-// cut shortens a text for a column.
-func cut(text string) string {
-	if r := []rune(text); len(r) > maxCell {
-		return string(r[:maxCell-3]) + "..."
-	}
-	return text
 }
 
 // lister reads jobs page by page and keeps only those to show.

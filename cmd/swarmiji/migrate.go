@@ -31,7 +31,7 @@ func (a *app) migrateCmd() *cobra.Command {
 			url := a.broker
 			if len(args) == 1 {
 				url = args[0]
-				a.secrets = append(a.secrets, secret{url, open.Redact(url)})
+				a.hide(url, open.Redact(url))
 			}
 			if up == text || url == "" {
 				return fmt.Errorf("%w: give a URL and one of --up and --print", errUsage)

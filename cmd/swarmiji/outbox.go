@@ -1,11 +1,9 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -36,27 +34,6 @@ func (a *app) outboxCmd() *cobra.Command {
 		sub.Annotations = map[string]string{offline: "yes"} // no broker
 	}
 	return cmd
-}
-
-// withOutbox opens an outbox, calls do, and closes it.
-func (a *app) withOutbox(ctx context.Context, url, flag string, do func(ctx context.Context, s open.OutboxStore) error) (err error) {
-	if url = cmp.Or(url, a.getenv("SWARMIJI_OUTBOX")); url == "" {
-		return fmt.Errorf("%w: no outbox; give %s or set SWARMIJI_OUTBOX, such as sqlite:///path/app.db", errUsage, flag)
-	}
-	a.secrets = append(a.secrets, secret{url, open.Redact(url)})
-	logger := slog.New(slog.NewTextHandler(a.stderr, &slog.HandlerOptions{Level: slog.LevelError}))
-	s, err := open.Outbox(ctx, url, open.OutboxOptions{Namespace: a.namespace, Logger: logger})
-	if err != nil {
-		return fmt.Errorf("%w: %w", errUsage, err) // no I/O was done: the URL is wrong
-	}
-	defer func() {
-		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTime)
-		defer cancel()
-		if cerr := s.Close(closing); err == nil {
-			err = cerr
-		}
-	}()
-	return do(ctx, s)
 }
 
 // outboxOutput is the output of outbox show.

@@ -9,6 +9,10 @@ import (
 	"text/tabwriter"
 	"time"
 	"unicode"
+	"unicode/utf8"
+
+	"github.com/swarmiji/swarmiji/serializer"
+	"github.com/swarmiji/swarmiji/serializer/msgpack"
 )
 
 // table is the output of a command as rows.
@@ -97,4 +101,45 @@ func compact(v any) string {
 		return err.Error()
 	}
 	return string(text)
+}
+
+// readable returns serialized bytes as a value for JSON: raw bytes as text if they are text,
+// otherwise in base64.
+func readable(contentType string, data []byte) (any, error) {
+	if len(data) == 0 {
+		return nil, nil
+	}
+	set, err := serializer.NewSet(msgpack.Serializer{}, serializer.JSON{}, serializer.Raw{})
+	if err != nil {
+		return nil, err
+	}
+	s, err := set.For(contentType)
+	if err != nil {
+		return nil, err
+	}
+	switch s.ContentType() {
+	case serializer.ContentJSON:
+		return json.RawMessage(data), nil
+	case serializer.ContentRaw:
+		if utf8.Valid(data) {
+			return string(data), nil
+		}
+		return data, nil
+	}
+	var v any
+	if err := s.Unmarshal(data, &v); err != nil {
+		return nil, err
+	}
+	return v, nil
+}
+
+// maxCell limits the characters of a text in a list.
+const maxCell = 60
+
+// cut shortens a text for a column.
+func cut(text string) string {
+	if r := []rune(text); len(r) > maxCell {
+		return string(r[:maxCell-3]) + "..."
+	}
+	return text
 }

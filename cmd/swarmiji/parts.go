@@ -103,7 +103,7 @@ func (a *app) openHistory(ctx context.Context, s *open.Swarm, c *inspect.Config,
 		}
 		return nil
 	}
-	a.secrets = append(a.secrets, secret{url, open.Redact(url)})
+	a.hide(url, open.Redact(url))
 	h, err := open.History(ctx, url, open.HistoryOptions{Namespace: a.namespace, Logger: c.Logger})
 	if err != nil {
 		return fmt.Errorf("%w: %w", errUsage, err)
@@ -136,7 +136,7 @@ func (a *app) openSchedule(ctx context.Context, s *open.Swarm, c *inspect.Config
 	if strings.HasPrefix(url, "mem:") {
 		return nil
 	}
-	a.secrets = append(a.secrets, secret{url, open.RedactSchedule(url)})
+	a.hide(url, open.RedactSchedule(url))
 	store, err := open.Schedule(ctx, url, open.ScheduleOptions{Name: p.name, Logger: c.Logger})
 	switch {
 	case err != nil && given == "":

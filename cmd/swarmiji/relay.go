@@ -32,7 +32,7 @@ func (a *app) relayCmd() *cobra.Command {
 			if a.broker == "" || strings.HasPrefix(a.broker, "mem:") {
 				return fmt.Errorf("%w: no broker that others can reach; give --to or set SWARMIJI_BROKER, such as amqp://user:password@host:5672/", errUsage)
 			}
-			a.secrets = append(a.secrets, secret{a.broker, open.Redact(a.broker)})
+			a.hide(a.broker, open.Redact(a.broker))
 			return a.withOutbox(cmd.Context(), from, "--from", a.relay)
 		},
 	}

@@ -2,11 +2,9 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
-	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -16,8 +14,6 @@ import (
 	"github.com/swarmiji/swarmiji/internal/wire"
 	"github.com/swarmiji/swarmiji/open"
 	"github.com/swarmiji/swarmiji/resultstore"
-	"github.com/swarmiji/swarmiji/serializer"
-	"github.com/swarmiji/swarmiji/serializer/msgpack"
 	"github.com/swarmiji/swarmiji/task"
 )
 
@@ -156,34 +152,4 @@ func (o *resultOutput) table() *table {
 		t.add("TYPE", o.ErrorType)
 	}
 	return t
-}
-
-// readable returns serialized bytes as a value for JSON: raw bytes as text if they are text,
-// otherwise in base64.
-func readable(contentType string, data []byte) (any, error) {
-	if len(data) == 0 {
-		return nil, nil
-	}
-	set, err := serializer.NewSet(msgpack.Serializer{}, serializer.JSON{}, serializer.Raw{})
-	if err != nil {
-		return nil, err
-	}
-	s, err := set.For(contentType)
-	if err != nil {
-		return nil, err
-	}
-	switch s.ContentType() {
-	case serializer.ContentJSON:
-		return json.RawMessage(data), nil
-	case serializer.ContentRaw:
-		if utf8.Valid(data) {
-			return string(data), nil
-		}
-		return data, nil
-	}
-	var v any
-	if err := s.Unmarshal(data, &v); err != nil {
-		return nil, err
-	}
-	return v, nil
 }

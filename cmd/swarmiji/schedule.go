@@ -64,7 +64,7 @@ func (a *app) withSchedule(ctx context.Context, o *storeOptions, loc *time.Locat
 	if strings.HasPrefix(url, "mem:") {
 		return fmt.Errorf("%w: mem:// has no use here: nobody can reach the memory of another process", errUsage)
 	}
-	a.secrets = append(a.secrets, secret{url, open.RedactSchedule(url)})
+	a.hide(url, open.RedactSchedule(url))
 	ctx, cancel := a.limited(ctx)
 	defer cancel()
 	logger := slog.New(slog.NewTextHandler(a.stderr, &slog.HandlerOptions{Level: slog.LevelError}))
@@ -97,7 +97,7 @@ func (a *app) scheduleResults(ctx context.Context, o *storeOptions) (resultstore
 	if o.results == "" {
 		return nil, func() {}, nil
 	}
-	a.secrets = append(a.secrets, secret{o.results, open.Redact(o.results)})
+	a.hide(o.results, open.Redact(o.results))
 	results, err := open.Results(ctx, o.results, open.Options{Namespace: a.namespace})
 	if err != nil {
 		return nil, nil, fmt.Errorf("%w: --results: %w", errUsage, err)
@@ -159,4 +159,14 @@ func (a *app) scheduled(name string, given []string) (task.Call, error) {
 		return task.Call{}, err
 	}
 	return task.New[any, any](name).Call(arguments), nil
+}
+
+// withEntries calls do with the inspection API over a schedule.
+func (a *app) withEntries(ctx context.Context, o *storeOptions, do func(ctx context.Context, api inspect.API) error) error {
+	if a.api != "" {
+		return a.remote(ctx, &inspection{}, do)
+	}
+	return a.withSchedule(ctx, o, nil, func(ctx context.Context, s *schedule.Schedule) error {
+		return a.withAudited(ctx, inspect.Config{Schedule: s}, func(api inspect.API) error { return do(ctx, api) })
+	})
 }

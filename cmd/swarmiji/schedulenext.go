@@ -37,15 +37,6 @@ func (o *whenOptions) given() (n int) {
 // location returns the zone of --zone.
 func (o *whenOptions) location() (*time.Location, error) { return zone(o.zone) }
 
-// zone returns the time zone with the name of --zone.
-func zone(name string) (*time.Location, error) {
-	loc, err := time.LoadLocation(name)
-	if err != nil || name == "Local" || name == "" {
-		return nil, fmt.Errorf("%w: --zone: there is no time zone %q; write a name such as Europe/Berlin", errUsage, visible(name))
-	}
-	return loc, nil
-}
-
 // understand parses a phrase, or the flags that replace it, relative to now. For the flag of a spec
 // the Phrase has the spec only.
 func (o *whenOptions) understand(phrase string, now time.Time) (p when.Phrase, err error) {
@@ -84,13 +75,6 @@ func (o *whenOptions) when(phrase string, p *when.Phrase) schedule.When {
 		return schedule.ByPhrase(phrase)
 	}
 	return schedule.BySpec(p.Spec)
-}
-
-// span parses a phrase with a duration of Go, such as "in 5m" or "in 1h30m".
-func span(phrase string) (time.Duration, bool) {
-	text, ok := strings.CutPrefix(strings.TrimSpace(phrase), "in ")
-	d, err := time.ParseDuration(strings.TrimSpace(text))
-	return d, ok && err == nil && d >= 0
 }
 
 // spec returns a nil Spec for a nil pointer.

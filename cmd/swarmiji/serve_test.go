@@ -83,7 +83,7 @@ func TestDev(t *testing.T) {
 			if err != nil || len(entries.Schedules) != 1 {
 				t.Errorf("schedule: %+v, %v", entries, err)
 			}
-			queue, err := api.GetQueue(ctx, sampleQueue)
+			queue, err := api.GetQueue(ctx, "demo")
 			if err != nil || queue.Consumers != 1 || queue.Dead == 0 {
 				t.Errorf("queue: %+v, %v", queue, err)
 			}

@@ -60,20 +60,6 @@ func (a *app) workers(ctx context.Context, t *target, listen time.Duration) erro
 	})
 }
 
-// pages reads all pages of a list.
-func pages[T any](page func(cursor string) ([]T, string, error)) (all []T, err error) {
-	for cursor := ""; ; {
-		some, next, err := page(cursor)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, some...)
-		if cursor = next; next == "" {
-			return all, nil
-		}
-	}
-}
-
 func optional(f *float64) string {
 	if f == nil {
 		return ""

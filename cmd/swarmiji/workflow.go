@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/swarmiji/swarmiji/deadletter"
+	"github.com/swarmiji/swarmiji/inspect"
 	"github.com/swarmiji/swarmiji/open"
 	"github.com/swarmiji/swarmiji/revoke"
 	"github.com/swarmiji/swarmiji/router"
@@ -86,12 +87,12 @@ func (a *app) workflowCancelCmd() *cobra.Command {
 
 // retryOutput is the output of workflow retry.
 type retryOutput struct {
-	ID       string           `json:"id"`
-	Requeued int              `json:"requeued"`
-	Already  int              `json:"already"`
-	Refused  int              `json:"refused"`
-	Unfenced int              `json:"unfenced"`
-	Problems []problemsOutput `json:"problems,omitempty"`
+	ID       string            `json:"id"`
+	Requeued int               `json:"requeued"`
+	Already  int               `json:"already"`
+	Refused  int               `json:"refused"`
+	Unfenced int               `json:"unfenced"`
+	Problems []inspect.Problem `json:"problems,omitempty"`
 }
 
 func (a *app) workflowRetryCmd() *cobra.Command {
@@ -137,7 +138,7 @@ func (a *app) retried(id string, r *deadletter.Report) error {
 		t.add("", fmt.Sprintf("%d had been requeued already", r.Already))
 	}
 	for _, p := range r.Problems {
-		out.Problems = append(out.Problems, problemsOutput{string(p.ID), p.Reason})
+		out.Problems = append(out.Problems, inspect.Problem{ID: string(p.ID), Reason: p.Reason})
 		t.add(string(p.ID), "refused: "+p.Reason)
 	}
 	if err := a.show(out, t); err != nil || r.Refused == 0 {
