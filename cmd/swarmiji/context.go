@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/swarmiji/swarmiji/cmd/swarmiji/internal/cli"
 	"github.com/swarmiji/swarmiji/task"
 )
 
@@ -25,25 +26,25 @@ func (a *app) contextCmd() *cobra.Command {
 		Example: "  swarmiji context add prod --broker 'amqp://app:${env:RABBIT_PASSWORD}@rabbit.example:5672/'\n" +
 			"  swarmiji context use prod",
 		Args:        cobra.NoArgs,
-		Annotations: map[string]string{offline: "yes"}, // only shows its help
+		Annotations: map[string]string{cli.Offline: "yes"}, // only shows its help
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return errors.Join(cmd.Help(), fmt.Errorf("%w: context what? add, use, ls or rm", errUsage))
+			return errors.Join(cmd.Help(), fmt.Errorf("%w: context what? add, use, ls or rm", cli.ErrUsage))
 		},
 	}
 	cmd.AddCommand(a.contextAddCmd(), a.contextUseCmd(), a.contextListCmd(), a.contextRemoveCmd())
 	for _, sub := range cmd.Commands() {
-		sub.Annotations = map[string]string{offline: "yes"}
+		sub.Annotations = map[string]string{cli.Offline: "yes"}
 	}
 	return cmd
 }
 
 // checkSecrets returns an error for a URL that has a password in plain text.
 func checkSecrets(flag, text string) error {
-	u, err := url.Parse(reference.ReplaceAllString(text, "x"))
+	u, err := url.Parse(cli.Reference.ReplaceAllString(text, "x"))
 	if err != nil {
-		return fmt.Errorf("%w: --%s is no URL", errUsage, flag) // the error of Parse repeats the URL
+		return fmt.Errorf("%w: --%s is no URL", cli.ErrUsage, flag) // the error of Parse repeats the URL
 	}
-	refer := fmt.Errorf("%w: --%s has a password in plain text; write ${env:NAME} or ${file:PATH} instead", errUsage, flag)
+	refer := fmt.Errorf("%w: --%s has a password in plain text; write ${env:NAME} or ${file:PATH} instead", cli.ErrUsage, flag)
 	plain := func(value string) bool { return value != "" && value != "x" }
 	if u.User != nil {
 		password, has := u.User.Password()
@@ -59,7 +60,7 @@ func checkSecrets(flag, text string) error {
 				return refer
 			}
 			if strings.Contains(value, "://") {
-				return fmt.Errorf("%w: --%s has the parameter %s; give --results or --events instead", errUsage, flag, visible(name))
+				return fmt.Errorf("%w: --%s has the parameter %s; give --results or --events instead", cli.ErrUsage, flag, cli.Visible(name))
 			}
 		}
 	}
@@ -67,7 +68,7 @@ func checkSecrets(flag, text string) error {
 }
 
 func (a *app) contextAddCmd() *cobra.Command {
-	var s setup
+	var s cli.Setup
 	use := false
 	cmd := &cobra.Command{
 		Use:   "add NAME",
@@ -79,7 +80,7 @@ func (a *app) contextAddCmd() *cobra.Command {
 			"  swarmiji context add stage --broker redis://stage --jobs 'postgres://app:${file:/run/pg}@db/jobs'",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			s.Broker, s.Namespace, s.KeyFile, s.ControlKeys = "", a.namespace, a.given(cmd, "key-file"), a.given(cmd, "control-keys")
+			s.Broker, s.Namespace, s.KeyFile, s.ControlKeys = "", a.Namespace, a.given(cmd, "key-file"), a.given(cmd, "control-keys")
 			s.Broker = a.given(cmd, "broker")
 			if err := task.CheckName(args[0]); err != nil {
 				return err
@@ -89,10 +90,10 @@ func (a *app) contextAddCmd() *cobra.Command {
 					return err
 				}
 			}
-			if s == (setup{}) {
-				return fmt.Errorf("%w: the context is empty; give --broker or another flag", errUsage)
+			if s == (cli.Setup{}) {
+				return fmt.Errorf("%w: the context is empty; give --broker or another flag", cli.ErrUsage)
 			}
-			c, err := a.readContexts()
+			c, err := a.ReadContexts()
 			if err != nil {
 				return err
 			}
@@ -100,7 +101,7 @@ func (a *app) contextAddCmd() *cobra.Command {
 			if use {
 				c.Current = args[0]
 			}
-			return a.writeContexts(c)
+			return a.WriteContexts(c)
 		},
 	}
 	f := cmd.Flags()
@@ -132,20 +133,20 @@ func (a *app) contextUseCmd() *cobra.Command {
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			if none == (len(args) == 1) {
-				return fmt.Errorf("%w: give a name or --none", errUsage)
+				return fmt.Errorf("%w: give a name or --none", cli.ErrUsage)
 			}
-			c, err := a.readContexts()
+			c, err := a.ReadContexts()
 			if err != nil {
 				return err
 			}
 			c.Current = ""
 			if !none {
 				if _, ok := c.Contexts[args[0]]; !ok {
-					return noContext(args[0], c)
+					return cli.NoContext(args[0], c)
 				}
 				c.Current = args[0]
 			}
-			return a.writeContexts(c)
+			return a.WriteContexts(c)
 		},
 	}
 	cmd.Flags().BoolVar(&none, "none", false, "use no context")
@@ -156,7 +157,7 @@ func (a *app) contextUseCmd() *cobra.Command {
 type contextOutput struct {
 	Name    string `json:"name"`
 	Current bool   `json:"current,omitempty"`
-	setup
+	cli.Setup
 }
 
 func (a *app) contextListCmd() *cobra.Command {
@@ -169,24 +170,24 @@ func (a *app) contextListCmd() *cobra.Command {
 			"  swarmiji context ls -o json",
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			c, err := a.readContexts()
+			c, err := a.ReadContexts()
 			if err != nil {
 				return err
 			}
 			out := []contextOutput{}
-			t := &table{head: []string{"CURRENT", "NAME", "BROKER", "NAMESPACE", "RESULTS", "EVENTS", "SCHEDULE", "JOBS"}}
+			t := &cli.Table{Head: []string{"CURRENT", "NAME", "BROKER", "NAMESPACE", "RESULTS", "EVENTS", "SCHEDULE", "JOBS"}}
 			for _, name := range slices.Sorted(maps.Keys(c.Contexts)) {
 				s := c.Contexts[name]
-				s.Broker, s.Results, s.Events = hidden(s.Broker), hidden(s.Results), hidden(s.Events)
-				s.Schedule, s.Jobs = hiddenStore(s.Schedule), hiddenStore(s.Jobs)
+				s.Broker, s.Results, s.Events = cli.Hidden(s.Broker), cli.Hidden(s.Results), cli.Hidden(s.Events)
+				s.Schedule, s.Jobs = cli.HiddenStore(s.Schedule), cli.HiddenStore(s.Jobs)
 				out = append(out, contextOutput{name, name == c.Current, s})
 				mark := ""
 				if name == c.Current {
 					mark = "*"
 				}
-				t.add(mark, name, s.Broker, s.Namespace, s.Results, s.Events, s.Schedule, s.Jobs)
+				t.Add(mark, name, s.Broker, s.Namespace, s.Results, s.Events, s.Schedule, s.Jobs)
 			}
-			return a.show(out, t)
+			return a.Show(out, t)
 		},
 	}
 }
@@ -200,18 +201,18 @@ func (a *app) contextRemoveCmd() *cobra.Command {
 			"  swarmiji context rm prod",
 		Args: cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
-			c, err := a.readContexts()
+			c, err := a.ReadContexts()
 			if err != nil {
 				return err
 			}
 			if _, ok := c.Contexts[args[0]]; !ok {
-				return noContext(args[0], c)
+				return cli.NoContext(args[0], c)
 			}
 			delete(c.Contexts, args[0])
 			if c.Current == args[0] {
 				c.Current = ""
 			}
-			return a.writeContexts(c)
+			return a.WriteContexts(c)
 		},
 	}
 }

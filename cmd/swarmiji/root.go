@@ -9,32 +9,40 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/cmd/swarmiji/internal/cli"
+	"github.com/swarmiji/swarmiji/cmd/swarmiji/internal/deadcmd"
 	"github.com/swarmiji/swarmiji/cmd/swarmiji/internal/helptext"
+	"github.com/swarmiji/swarmiji/cmd/swarmiji/internal/jobcmd"
+	"github.com/swarmiji/swarmiji/cmd/swarmiji/internal/schedulecmd"
+	"github.com/swarmiji/swarmiji/cmd/swarmiji/internal/servecmd"
 	_ "github.com/swarmiji/swarmiji/open/all"
 )
 
+// app is the program, with its commands as methods. Whole subjects have packages of their own.
+type app struct{ *cli.App }
+
 // run runs the program and returns the exit status.
-func run(ctx context.Context, args []string, s surroundings) int {
-	a := &app{surroundings: s}
+func run(ctx context.Context, args []string, s cli.Surroundings) int {
+	a := &app{&cli.App{Surroundings: s}}
 	root := a.root()
 	root.SetArgs(args)
 	cmd, err := root.ExecuteContextC(ctx)
-	if err != nil && !a.begun && !errors.Is(err, errUsage) {
-		err = fmt.Errorf("%w: %w", errUsage, err)
+	if err != nil && !a.Begun && !errors.Is(err, cli.ErrUsage) {
+		err = fmt.Errorf("%w: %w", cli.ErrUsage, err)
 		if cmd.HasParent() {
 			err = fmt.Errorf("%w; write %s", err, cmd.UseLine())
 		}
 	}
 	if err != nil {
-		_, _ = fmt.Fprintln(s.stderr, "swarmiji:", a.plain(err))
+		_, _ = fmt.Fprintln(s.Stderr, "swarmiji:", a.Plain(err))
 	}
 	switch {
-	case errors.Is(err, errUsage):
-		_, _ = fmt.Fprintln(s.stderr, "see "+cmd.CommandPath()+" --help")
+	case errors.Is(err, cli.ErrUsage):
+		_, _ = fmt.Fprintln(s.Stderr, "see "+cmd.CommandPath()+" --help")
 	case errors.Is(err, broker.ErrNoQueue):
-		_, _ = fmt.Fprintln(s.stderr, "see swarmiji queues for the names that consumers serve; --namespace keeps programs apart")
+		_, _ = fmt.Fprintln(s.Stderr, "see swarmiji queues for the names that consumers serve; --namespace keeps programs apart")
 	}
-	return status(err)
+	return cli.Status(err)
 }
 
 // root makes the tree of commands.
@@ -59,30 +67,30 @@ func (a *app) root() *cobra.Command {
 		Example: "  swarmiji doctor --broker amqp://user:password@host:5672/\n" +
 			"  SWARMIJI_BROKER=redis://host:6379 swarmiji call math.add '{\"a\": 1, \"b\": 2}' --wait",
 		Args:              cobra.NoArgs,
-		Annotations:       map[string]string{offline: "yes"},
+		Annotations:       map[string]string{cli.Offline: "yes"},
 		SilenceErrors:     true,
 		SilenceUsage:      true,
-		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return a.begin(cmd) },
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return a.Begin(cmd) },
 		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	root.SetIn(a.stdin)
-	root.SetOut(a.stdout)
-	root.SetErr(a.stderr)
+	root.SetIn(a.Stdin)
+	root.SetOut(a.Stdout)
+	root.SetErr(a.Stderr)
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.SetHelpCommand(&cobra.Command{Use: "no-help", Hidden: true}) // --help does it
 	f := root.PersistentFlags()
 	f.SortFlags = false
-	f.StringVar(&a.broker, "broker", "", "`URL` of the broker; its parameters results= and events= name other servers for results and events; default: $SWARMIJI_BROKER, which hides the password from other users of the machine")
-	f.StringVar(&a.api, "api", "", "`URL` of the API of a swarmiji serve, such as http://localhost:8080/api/v1, instead of the broker, for the commands that show and change a running system; default: $SWARMIJI_API; $SWARMIJI_API_TOKEN is sent with it")
-	f.StringVar(&a.context, "context", "", "`name` of a context, which has the URLs of a system (see swarmiji context); default: $SWARMIJI_CONTEXT, or the one that context use has chosen, unless a broker is given")
-	f.StringVar(&a.namespace, "namespace", "", "`name` that separates programs on one server; default: that of the URL, or \"default\"")
-	f.StringVarP(&a.output, "output", "o", "table", "`format` of the output: table, json or csv")
-	f.DurationVar(&a.timeout, "timeout", 10*time.Second, "how long the command may take, including a wait for a result; for dead, events and bedrock: how long connecting may take")
-	f.StringVar(&a.keyFile, "key-file", "", "`file` with keys to encrypt or sign (seal) tasks and results, one per line: an id, a space, 32 bytes in base64, and \"sign\" for a key that only signs; the first key seals; default: $SWARMIJI_KEYS, or no keys")
-	f.StringVar(&a.controlKeys, "control-keys", "", "`file` with keys to sign commands to consumers, one per line: an id, a space, the key in base64; the first key signs; default: $SWARMIJI_CONTROL_KEYS, or unsigned commands")
+	f.StringVar(&a.Broker, "broker", "", "`URL` of the broker; its parameters results= and events= name other servers for results and events; default: $SWARMIJI_BROKER, which hides the password from other users of the machine")
+	f.StringVar(&a.API, "api", "", "`URL` of the API of a swarmiji serve, such as http://localhost:8080/api/v1, instead of the broker, for the commands that show and change a running system; default: $SWARMIJI_API; $SWARMIJI_API_TOKEN is sent with it")
+	f.StringVar(&a.Context, "context", "", "`name` of a context, which has the URLs of a system (see swarmiji context); default: $SWARMIJI_CONTEXT, or the one that context use has chosen, unless a broker is given")
+	f.StringVar(&a.Namespace, "namespace", "", "`name` that separates programs on one server; default: that of the URL, or \"default\"")
+	f.StringVarP(&a.Output, "output", "o", "table", "`format` of the output: table, json or csv")
+	f.DurationVar(&a.Timeout, "timeout", 10*time.Second, "how long the command may take, including a wait for a result; for dead, events and bedrock: how long connecting may take")
+	f.StringVar(&a.KeyFile, "key-file", "", "`file` with keys to encrypt or sign (seal) tasks and results, one per line: an id, a space, 32 bytes in base64, and \"sign\" for a key that only signs; the first key seals; default: $SWARMIJI_KEYS, or no keys")
+	f.StringVar(&a.ControlKeys, "control-keys", "", "`file` with keys to sign commands to consumers, one per line: an id, a space, the key in base64; the first key signs; default: $SWARMIJI_CONTROL_KEYS, or unsigned commands")
 	root.AddCommand(
-		a.callCmd(), a.resultCmd(), a.revokeCmd(), a.scheduleCmd(), a.jobCmd(), a.bedrockCmd(), a.outboxCmd(), a.relayCmd(),
-		a.workersCmd(), a.queueCmd(), a.queuesCmd(), a.taskCmd(), a.tasksCmd(), a.historyCmd(), a.eventsCmd(), a.deadCmd(), a.workflowCmd(), a.exporterCmd(), a.serveCmd(), a.devCmd(), a.doctorCmd(), a.migrateCmd(),
+		a.callCmd(), a.resultCmd(), a.revokeCmd(), schedulecmd.Command(a.App), jobcmd.Command(a.App), servecmd.Bedrock(a.App), a.outboxCmd(), a.relayCmd(),
+		a.workersCmd(), a.queueCmd(), a.queuesCmd(), a.taskCmd(), a.tasksCmd(), a.historyCmd(), a.eventsCmd(), deadcmd.Command(a.App), a.workflowCmd(), servecmd.Exporter(a.App), servecmd.Serve(a.App), servecmd.Dev(a.App), a.doctorCmd(), a.migrateCmd(),
 		a.pingCmd(), a.statsCmd(), a.scaleCmd(), a.pauseCmd("swarmiji pause"), a.resumeCmd("swarmiji resume"), a.rateLimitCmd(), a.shutdownCmd(),
 		a.auditCmd(), a.contextCmd(), a.versionCmd(), a.completionCmd(root),
 	)
