@@ -1,11 +1,14 @@
 package consumer_test
 
 import (
+	"context"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/broker/membroker"
 	"github.com/swarmiji/swarmiji/consumer"
 	"github.com/swarmiji/swarmiji/control"
@@ -85,6 +88,46 @@ func TestRemote(t *testing.T) {
 			t.Errorf("%+v, want 13 commands obeyed", got)
 		}
 		h.b.stop = func() error { return nil }
+		h.b.end()
+	})
+}
+
+// TestRemoteAtTheStart shows that a consumer that waits for its broker does not answer commands,
+// which it could not execute. It answers when it consumes.
+func TestRemoteAtTheStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		bus, open := memevents.New(memevents.Config{}), make(chan struct{})
+		h := newHolding(t, consumer.QueueConfig{}, func(c *consumer.Config) {
+			c.Control = &control.Config{Bus: bus}
+			c.Broker = refusing{c.Broker.(*membroker.Broker), func(ctx context.Context) error {
+				select {
+				case <-open:
+					return nil
+				case <-ctx.Done():
+					return fmt.Errorf("%w: no route", broker.ErrUnavailable)
+				}
+			}}
+		})
+		client, err := control.NewClient(control.ClientConfig{Bus: bus})
+		must0(t, err)
+		pause := func() []control.Reply {
+			t.Helper()
+			rs, err := client.Send(t.Context(), control.Command{Do: control.DoPause}, control.Wait{})
+			must0(t, err)
+			return rs
+		}
+		h.b.run()
+		if rs := pause(); len(rs) != 0 {
+			t.Errorf("a consumer that does not consume answers %+v", rs)
+		}
+		close(open)
+		h.submit(0, 1)
+		h.release <- struct{}{} // a task runs
+		synctest.Wait()
+		if rs := pause(); len(rs) != 1 || rs[0].Error != "" || !h.b.c.Stats().Queues[0].Paused {
+			t.Errorf("a consumer that consumes answers %+v", rs)
+		}
+		close(h.release)
 		h.b.end()
 	})
 }

@@ -242,7 +242,6 @@ func (c *Consumer) Run(ctx context.Context) error {
 		}
 		return errors.Join(err, c.stop(nil, nil))
 	}
-	defer c.commands.Start(ctx)() // also while Run waits for the broker, and during a stop
 	unwatch, err := c.awaitServers(fetch)
 	defer unwatch()
 	if err != nil {
@@ -272,6 +271,7 @@ func (c *Consumer) Run(ctx context.Context) error {
 		t.Start()
 	}
 	c.autoscale(queues)
+	defer c.commands.Start(ctx)() // also during a stop; before this point commands would fail
 	defer c.loops.Wait()
 	defer c.followSettings(fetch)()
 	select {

@@ -395,7 +395,7 @@ func (g *channel) hasPending() bool {
 	if full {
 		return false
 	}
-	q, err := g.ch.QueueDeclarePassive(g.st.name, true, false, false, false, nil)
+	q, err := askQueue(g.ch, g.st.name)
 	if err != nil {
 		return false
 	}

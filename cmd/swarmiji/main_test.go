@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"log/slog"
@@ -41,7 +42,15 @@ func TestMain(m *testing.M) {
 // leakless fails if the tests left goroutines.
 type leakless struct{ *testing.M }
 
+// scriptsAtOnce is the number of scripts that run at once. They wait for answers, most of the time.
+const scriptsAtOnce = 4
+
 func (m leakless) Run() int {
+	flag.Parse()
+	if err := flag.Set("test.parallel", strconv.Itoa(scriptsAtOnce)); err != nil {
+		_, _ = os.Stderr.WriteString(err.Error())
+		return 1
+	}
 	code := m.M.Run()
 	if err := goleak.Find(goleak.IgnoreAnyFunction(testserver.Reaper)); err != nil && code == 0 {
 		_, _ = os.Stderr.WriteString(err.Error())
@@ -51,7 +60,7 @@ func (m leakless) Run() int {
 }
 
 // patience bounds each wait of these tests.
-const patience = 40 * time.Second
+const patience = 2 * time.Minute
 
 // swarmiji runs the program inside the test, with the script's directory, input and environment.
 // Starting a process for each command would take most of the time.

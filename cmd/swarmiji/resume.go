@@ -16,12 +16,12 @@ func (a *app) resumeCmd(name string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "resume [QUEUE...]",
 		Short: "Let paused consumers take tasks again",
-		Long: "Resume ends the pause of the named queues, and with --task of the tasks with that name, for all consumers. It\n" +
-			"also resets their breakers. Messages of paused tasks come back to their queues. The command prints a line for\n" +
-			"each name.\n\n" +
+		Long: "Resume ends the pause of the named queues for all consumers, whether it is stored or was a command to\n" +
+			"consumers. With --task it ends the pause of the tasks with that name: their messages come back to their queues.\n" +
+			"It also resets the breakers. It prints a line for each name; \"not set\" means that the tasks were not paused.\n\n" +
 			"Without names, or with --node, --replies or --collect, it is a command to the consumers that run now. It ends\n" +
-			"only the pauses that such a command has made, and prints a line for each consumer that has done so. Exit\n" +
-			"status: 1 if a consumer reports an error, 4 if no consumer answers.",
+			"only the pauses that such a command has made, and prints a line for each consumer that has done so.\n\n" +
+			"Exit status: 1 if a consumer reports an error, 4 if nothing is stored for a queue and no consumer answers.",
 		Example: "  " + name + " reports\n" +
 			"  " + name + " --task mail.send",
 		RunE: func(cmd *cobra.Command, args []string) error {

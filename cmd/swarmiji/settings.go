@@ -44,15 +44,15 @@ func (a *app) stored(cmd *cobra.Command, queues, tasks []string, done string, do
 		var errs []error
 		each := func(queue, task string) {
 			c, err := do(ctx, api, queue, task)
-			if err != nil {
-				errs = append(errs, err)
+			errs = append(errs, err, cli.NodeErrors(c.Nodes))
+			a.Noted(c.Notes)
+			if err != nil || c.Done == 0 && !c.Stored { // no consumer has obeyed
 				return
 			}
 			row := settled{Queue: queue, Task: task, Done: done, Until: c.At}
-			if c.Stored && c.Done == 0 {
+			if c.Done == 0 {
 				row.Done = "not set"
 			}
-			a.Noted(c.Notes)
 			out = append(out, row)
 			t.Add(queue, task, row.Done, shownTime(row.Until))
 		}

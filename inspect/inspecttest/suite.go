@@ -274,7 +274,7 @@ func (w *world) consume(change ...func(c *consumer.Config)) {
 	api := w.h.API(w.T, asking, false)
 	w.until("the consumer answers", func() bool {
 		one, err := api.GetWorker(w.ctx(), cfg.Report.NodeID)
-		return err == nil && one.Answers && c.Stats().Running
+		return err == nil && one.Answers
 	})
 }
 

@@ -82,8 +82,8 @@ func testRetriedGroup(t *testing.T, open Open) {
 	}
 }
 
-// testProgress: the future shows the progress of a running task, and after its end the last value,
-// which came too soon to be sent.
+// testProgress: the progress of a running task can be read by its id, and after its end the future
+// shows the last value, which came too soon to be sent.
 func testProgress(t *testing.T, open Open) {
 	r := newRoad(t, open)
 	release := make(chan struct{})
@@ -94,18 +94,23 @@ func testProgress(t *testing.T, open Open) {
 		return n, nil
 	})
 	r.start()
-	f := submit(r, work, 10)
-	last := func(done int, note string) bool {
-		p, err := f.Progress(r.ctx())
-		return err == nil && p.Done == done && p.Total == 10 && p.Note == note && !p.At.IsZero()
+	const id = "progress"
+	submitted := make(chan *task.Future[int], 1)
+	// a broker that runs the task at once returns late
+	go func() { submitted <- submit(r, work, 10, task.WithID(id)) }()
+	shows := func(p task.ProgressValue, done int, note string) bool {
+		return p.Done == done && p.Total == 10 && p.Note == note && !p.At.IsZero()
 	}
 	if !resultstore.RepliesOnly(r.results) {
-		r.eventually("the future shows the progress", func() bool { return last(3, "rows") })
+		r.eventually("the progress is shown", func() bool {
+			p, err := task.FutureOf[int](r.producer.Pending(id)).Progress(r.ctx())
+			return err == nil && shows(p, 3, "rows")
+		})
 	}
 	close(release)
+	f := <-submitted
 	want(r, f, 10)
-	if !last(10, "all rows") {
-		p, err := f.Progress(r.ctx())
+	if p, err := f.Progress(r.ctx()); err != nil || !shows(p, 10, "all rows") {
 		t.Errorf("after the end: %+v, %v", p, err)
 	}
 }

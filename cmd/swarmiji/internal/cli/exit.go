@@ -21,13 +21,13 @@ import (
 // The exit statuses. They never change, because scripts use them.
 const (
 	ExitOK          = 0
-	exitError       = 1
+	ExitError       = 1
 	ExitUsage       = 2
 	ExitNotFound    = 3
 	ExitUnreachable = 4
-	exitTaskFailed  = 5
-	exitLate        = 6
-	exitDuplicate   = 7
+	ExitTaskFailed  = 5
+	ExitLate        = 6
+	ExitDuplicate   = 7
 )
 
 // Errors of this program with a status of their own.
@@ -55,7 +55,7 @@ func Status(err error) int {
 	case errors.Is(err, ErrUsage):
 		return ExitUsage
 	case errors.As(err, &failed):
-		return exitTaskFailed
+		return ExitTaskFailed
 	}
 	for _, class := range []struct {
 		status int
@@ -65,9 +65,9 @@ func Status(err error) int {
 			task.ErrBadName, task.ErrBadID, task.ErrBadMetadata, task.ErrBadArgs, when.ErrBadSpec, schedule.ErrBadEntry, schedule.ErrUnsupported,
 			jobs.ErrBadJob, jobs.ErrUnsupported, inspect.ErrInvalid, deadletter.ErrFilter, deadletter.ErrMalformed, history.ErrQuery,
 		}},
-		{exitError, []error{control.ErrMissing}},
-		{exitLate, []error{ErrLate}},
-		{exitDuplicate, []error{ErrDuplicate}},
+		{ExitError, []error{control.ErrMissing}},
+		{ExitLate, []error{ErrLate}},
+		{ExitDuplicate, []error{ErrDuplicate}},
 		{ExitNotFound, []error{ErrNotFound, inspect.ErrNotFound, broker.ErrNoQueue, broker.ErrNotFound, resultstore.ErrNotFound, schedule.ErrNotFound, jobs.ErrNotFound, task.ErrNotFound, history.ErrNotFound}},
 		{ExitUnreachable, []error{ErrNobody, ErrUnreachable, inspect.ErrNoConsumer, inspect.ErrUnavailable, inspect.ErrDenied, revoke.ErrUnheard, broker.ErrUnavailable, broker.ErrAccess, events.ErrUnavailable, resultstore.ErrUnavailable, schedule.ErrUnavailable, jobs.ErrUnavailable, history.ErrUnavailable}},
 	} {
@@ -77,7 +77,7 @@ func Status(err error) int {
 			}
 		}
 	}
-	return exitError
+	return ExitError
 }
 
 // ErrFindings reports failed checks. Their details are already printed.

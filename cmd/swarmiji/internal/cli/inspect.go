@@ -183,8 +183,8 @@ func Confirmed(yes, dryRun bool) error {
 	return fmt.Errorf("%w: this cannot be undone; say --yes, or --dry-run to count first", ErrUsage)
 }
 
-// nodeErrors returns the errors of consumers that did not execute a command, joined.
-func nodeErrors(nodes []inspect.NodeAnswer) error {
+// NodeErrors returns the errors of consumers that did not execute a command, joined.
+func NodeErrors(nodes []inspect.NodeAnswer) error {
 	var errs []error
 	for i := range nodes {
 		if n := &nodes[i]; n.Error != "" {

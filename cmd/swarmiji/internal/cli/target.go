@@ -93,7 +93,7 @@ func (a *App) Steer(cmd *cobra.Command, t *Target, do func(ctx context.Context, 
 			}
 		}
 		a.Noted(c.Notes)
-		return errors.Join(a.Show(c.Nodes, tab), err, nodeErrors(c.Nodes))
+		return errors.Join(a.Show(c.Nodes, tab), err, NodeErrors(c.Nodes))
 	})
 }
 
