@@ -81,8 +81,9 @@ fuzz: ## run each fuzz target for FUZZTIME (30s)
 	./scripts/fuzz.sh $(FUZZTIME)
 
 .PHONY: thorough
+thorough: export SWARMIJI_THOROUGH = 1
 thorough: setup ## run all tests as test does, and those that "make test" leaves out because they take long (half an hour)
-	SWARMIJI_THOROUGH=1 SWARMIJI_REQUIRE_SERVERS=1 CGO_ENABLED=1 go test -race -p $(TEST_PARALLEL) -timeout 30m $(TESTFLAGS) $(PKGS)
+	SWARMIJI_REQUIRE_SERVERS=1 CGO_ENABLED=1 go test -race -p $(TEST_PARALLEL) -timeout 30m $(TESTFLAGS) $(PKGS)
 
 .PHONY: soak
 soak: setup ## run the long tests, faults included, for SOAKTIME each (10m)

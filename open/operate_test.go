@@ -30,12 +30,11 @@ type site struct {
 	op      *open.Swarm
 	p       *producer.Producer
 
-	mu      sync.Mutex
-	counts  map[string]int // runs by argument
-	running atomic.Int64
-	most    atomic.Int64
-	broken  atomic.Bool
-	gate    chan struct{} // handlers wait for it; nil: they do not
+	mu     sync.Mutex
+	counts map[string]int // runs by argument
+	most   atomic.Int64   // tasks with one name that ran at once
+	broken atomic.Bool    // mails fail
+	gate   chan struct{}  // handlers wait for it; nil: they do not
 }
 
 var (
@@ -80,6 +79,7 @@ func TestOperate(t *testing.T) {
 			url, again := server(t)
 			for name, scene := range map[string]func(*site){
 				"pause": (*site).pauses, "task": (*site).pausesTask, "queues": (*site).movesQueues, "limit": (*site).limits, "breaker": (*site).breaks,
+				"restart": (*site).restarts,
 			} {
 				t.Run(name, func(t *testing.T) {
 					o := open.Options{Namespace: testserver.Namespace(), Logger: slog.New(slog.DiscardHandler)}
@@ -106,24 +106,25 @@ func (s *site) start(cfg consumer.Config) *consumer.Consumer {
 	if err != nil {
 		s.Fatal(err)
 	}
-	run := func(_ context.Context, name string) (string, error) {
-		now := s.running.Add(1)
-		defer s.running.Add(-1)
-		for most := s.most.Load(); now > most && !s.most.CompareAndSwap(most, now); most = s.most.Load() {
-		}
-		if s.gate != nil {
-			<-s.gate
-		}
-		if s.broken.Load() {
-			return "", task.Retry(errors.New("the printer is broken"))
-		}
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.counts[name]++
-		return name, nil
-	}
 	for _, def := range []task.Task[string, string]{mail, other} {
-		if err := def.Handle(c, run); err != nil {
+		var running atomic.Int64
+		err := def.Handle(c, func(_ context.Context, name string) (string, error) {
+			now := running.Add(1)
+			defer running.Add(-1)
+			for most := s.most.Load(); now > most && !s.most.CompareAndSwap(most, now); most = s.most.Load() {
+			}
+			if s.gate != nil {
+				<-s.gate
+			}
+			if s.broken.Load() && def.Name() == mail.Name() {
+				return "", task.Retry(errors.New("the printer is broken"))
+			}
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.counts[name]++
+			return name, nil
+		})
+		if err != nil {
 			s.Fatal(err)
 		}
 	}
@@ -352,4 +353,42 @@ func (s *site) breaks() {
 		}
 		return err
 	})
+}
+
+// restarts shows that a breaker that has tripped, and the limit of a task, hold for a consumer that
+// starts after a restart of the server, and that an operator ends the breaker.
+func (s *site) restarts() {
+	s.broken.Store(true)
+	// What the pause gives back in the moment of the restart comes back after the lease.
+	cfg := queues("work", consumer.QueueConfig{Workers: 4, Lease: 10 * time.Second, Breaker: &consumer.Breaker{Failures: 2, Of: 2, Pause: time.Hour}})
+	a := s.start(cfg)
+	s.must(settings.LimitTask(testwait.Long(s), s.op.Settings, "other", settings.Limit{Concurrency: 1}))
+	s.submit(mail, []task.Option{task.WithMaxRetries(20), task.WithRetryDelay(50 * time.Millisecond)}, "a", "b", "c")
+	testwait.Until(s, "the breaker has tripped", func() bool { return a.Stats().Queues[0].Paused })
+	if s.restart != nil {
+		s.restart()
+	}
+	s.most.Store(0)
+	cfg = queues("work", cfg.Queues["work"])
+	cfg.Queues["calm"] = consumer.QueueConfig{Workers: 4, Prefetch: 8}
+	b := s.start(cfg)
+	for _, q := range b.Stats().Queues {
+		if q.Paused != (q.Name == "work") {
+			s.Errorf("queue %s of a consumer that started later is paused: %v", q.Name, q.Paused)
+		}
+	}
+	var names []string
+	for i := range 8 {
+		names = append(names, "t"+string(rune('a'+i)))
+	}
+	s.submit(other, []task.Option{task.WithQueue("calm")}, names...)
+	testwait.Until(s, "all tasks of the other queue ran", func() bool { return s.ran() == len(names) })
+	if most := s.most.Load(); most != 1 {
+		s.Errorf("%d tasks ran at once, the limit is 1", most)
+	}
+	s.broken.Store(false)
+	if found, err := settings.ResumeQueue(testwait.Long(s), s.op.Settings, "work"); err != nil || !found {
+		s.Fatalf("ResumeQueue: %v, %v", found, err)
+	}
+	testwait.Until(s, "the other tasks ran", func() bool { return s.ran() == len(names)+3 })
 }

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Installs what the tests need and the machine lacks: RabbitMQ, Redis, PostgreSQL, a C compiler for the race detector, ps, and nc. It also
 # compiles the NATS server, which is a Go module, and installs the old one of the distribution, for the tests with old servers.
+# With SWARMIJI_THOROUGH it installs promtool too, which checks the alert rules of docs/scaling.md.
 # It changes nothing when all is there, and it leaves no server running: the tests start private ones.
 #
 # On Debian and its relatives, as root, it installs; elsewhere it says what to install and fails.
@@ -43,6 +44,9 @@ have_ps() { command -v ps >/dev/null; }
 # There are several programs of this name, and only some can tell the other end that their input has ended.
 have_nc() { [[ $(nc -h 2>&1) == *-N* ]]; }
 
+# promtool is needed by make thorough only.
+have_promtool() { [[ -z ${SWARMIJI_THOROUGH:-} ]] || command -v promtool >/dev/null; }
+
 missing() {
 	have_cc || echo gcc libc6-dev
 	have_rabbitmq || echo rabbitmq-server
@@ -52,6 +56,7 @@ missing() {
 	have_old_nats || echo nats-server
 	have_ps || echo procps
 	have_nc || echo netcat-openbsd
+	have_promtool || echo prometheus
 }
 
 # Package scripts start the servers they install. policy-rc.d is Debian's way to say no; one that is there already stays,
@@ -110,7 +115,7 @@ install_missing() {
 		apt-get update -q </dev/null
 		apt_install "${wanted[@]}" </dev/null
 	fi
-	for service in rabbitmq-server redis-server postgresql pgbouncer nats-server; do
+	for service in rabbitmq-server redis-server postgresql pgbouncer nats-server prometheus; do
 		if [[ " ${wanted[*]} " == *" $service "* ]]; then
 			forbid_boot "$service"
 		fi

@@ -3,6 +3,8 @@ package sqlhistory_test
 import (
 	"context"
 	"fmt"
+	"os"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -16,10 +18,14 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// rows is the number of records of the tests of this file: more than a page examines.
-func rows(thorough int) int {
+// rows is the number of records of the tests of this file: more than a page examines. It is
+// 1,000,000 with SWARMIJI_THOROUGH, and the value of SWARMIJI_RECORDS if that is set.
+func rows() int {
+	if n, err := strconv.Atoi(os.Getenv("SWARMIJI_RECORDS")); err == nil {
+		return max(n, history.MaxExamined+10_000)
+	}
 	if testserver.IsThorough() {
-		return thorough
+		return 1_000_000
 	}
 	return history.MaxExamined + 10_000
 }
@@ -49,7 +55,7 @@ const failedTasks = 12
 // fill makes the records in the database: from one record of each kind it makes many.
 func fill(t testing.TB, url string, n int) *filled {
 	ctx, namespace := context.Background(), testserver.Namespace() // a million rows take minutes
-	s := open(t, sqltest.Open(t, url), namespace)
+	s := openStore(t, sqltest.Open(t, url), namespace)
 	now := time.Now()
 	for i := range 10 {
 		id := task.ID(fmt.Sprint("ok-", i))
@@ -140,7 +146,7 @@ func (f *filled) page(text string, o history.PageOptions) (p history.Page) {
 func TestBounds(t *testing.T) {
 	for name, url := range databases() {
 		t.Run(name, func(t *testing.T) {
-			f := fill(t, url(t), rows(1_000_000))
+			f := fill(t, url(t), rows())
 			for _, text := range []string{
 				"state:failed", "state:dead name:mail.*", "name:mail.3 state:failed queue:mails", "error~HOST", "class:net.*", "root:flow", "group:g -state:succeeded",
 				"state:failed since:1h -header.tenant:42", "node:* state:failed,retrying wait<1s", "state:failed run<1s attempts<2",
@@ -230,7 +236,7 @@ func TestIndexes(t *testing.T) {
 func BenchmarkRecord(b *testing.B) {
 	for name, url := range databases() {
 		b.Run(name, func(b *testing.B) {
-			s := open(b, sqltest.Open(b, url(b)), testserver.Namespace())
+			s := openStore(b, sqltest.Open(b, url(b)), testserver.Namespace())
 			ctx, n := context.Background(), 0
 			b.ReportAllocs()
 			for b.Loop() {

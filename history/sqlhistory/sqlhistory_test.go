@@ -3,6 +3,8 @@ package sqlhistory_test
 import (
 	"context"
 	"flag"
+	"fmt"
+	"os"
 	"path/filepath"
 	"testing"
 	"time"
@@ -13,12 +15,21 @@ import (
 	"github.com/swarmiji/swarmiji/history/historytest"
 	"github.com/swarmiji/swarmiji/history/sqlhistory"
 	"github.com/swarmiji/swarmiji/internal/sqlconn/sqltest"
+	"github.com/swarmiji/swarmiji/internal/suite"
 	"github.com/swarmiji/swarmiji/internal/testserver"
 	"github.com/swarmiji/swarmiji/sqldb"
 )
 
-// TestMain runs the model less often than in memory, unless the command line says how often.
+// TestMain runs the model less often than in memory, unless the command line says how often. In a
+// process of a test it runs a recorder.
 func TestMain(m *testing.M) {
+	if suite.ProcessNode() != "" {
+		if err := recorderProcess(); err != nil {
+			_, _ = fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
 	flag.Parse()
 	asked := testserver.IsThorough()
 	flag.Visit(func(f *flag.Flag) { asked = asked || f.Name == "rapid.checks" })
@@ -36,7 +47,7 @@ func databases() map[string]func(t testing.TB) string {
 	}
 }
 
-func open(t testing.TB, db sqldb.DB, namespace string) *sqlhistory.Store {
+func openStore(t testing.TB, db sqldb.DB, namespace string) *sqlhistory.Store {
 	t.Helper()
 	s, err := sqlhistory.New(sqlhistory.Config{DB: db, Namespace: namespace})
 	if err != nil {
@@ -59,7 +70,7 @@ func TestStore(t *testing.T) {
 			db := sqltest.Open(t, url(t))
 			historytest.Run(t, func(*testing.T) func(*testing.T) history.Store {
 				ns := testserver.Namespace()
-				return func(t *testing.T) history.Store { return open(t, db, ns) }
+				return func(t *testing.T) history.Store { return openStore(t, db, ns) }
 			})
 		})
 	}

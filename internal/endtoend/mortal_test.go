@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/capability"
 	"github.com/swarmiji/swarmiji/consumer"
 	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/task"
@@ -122,7 +123,10 @@ type mortalStore struct {
 	life *life
 }
 
-func (s mortalStore) gatherer() resultstore.Gatherer { return s.ResultStore.(resultstore.Gatherer) }
+func (s mortalStore) gatherer() resultstore.Gatherer {
+	g, _ := capability.As[resultstore.Gatherer](s.ResultStore)
+	return g
+}
 
 func (s mortalStore) Save(ctx context.Context, r resultstore.Record) error {
 	return s.life.step(func() error { return s.ResultStore.Save(ctx, r) })

@@ -38,10 +38,11 @@ type site struct {
 	rounds      int
 }
 
-// sites returns memory, Redis, and RabbitMQ with results in Redis.
+// sites returns memory, Redis, SQLite, and RabbitMQ with results in Redis.
 func sites(t *testing.T) []site {
 	rabbit, redis := testserver.RequireRabbit(t), testserver.RequireRedis(t)
-	memory, onRedis := inMemory(), at(redis.URL())
+	file := "sqlite://" + t.TempDir() + "/app.db"
+	memory, onRedis, onFile := inMemory(), at(redis.URL()), at(file)
 	bus := memevents.New(memevents.Config{Retain: revoke.Retention()})
 	o := open.Options{Namespace: testserver.Namespace(), Logger: quiet()}
 	on := func(url string) func(t *testing.T) events.EventBus {
@@ -54,6 +55,7 @@ func sites(t *testing.T) []site {
 	return []site{
 		{"memory", memory.broker, memory.results, func(*testing.T) events.EventBus { return bus }, rounds},
 		{"Redis", onRedis.broker, onRedis.results, on(redis.URL()), few},
+		{"SQLite", onFile.broker, onFile.results, on(file), few},
 		{"RabbitMQ", at(rabbit.URL()).broker, onRedis.results, on(rabbit.URL()), few},
 	}
 }

@@ -158,6 +158,10 @@ func (p *changing) plan(ctx context.Context) error {
 	if p.c.Group != "" {
 		p.group, p.changed.Revision = p.s.cache.group(p.c.Group), p.c.Revision
 	}
+	if higher, is := p.s.cache.outdated(p.c); is { // decide sees it only if there are entries
+		p.changed.Revision = higher
+		return nil
+	}
 	p.before = p.group.IDs
 	for i := range p.c.Entries {
 		p.all = append(p.all, p.c.Entries[i].ID)

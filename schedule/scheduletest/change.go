@@ -286,6 +286,9 @@ func changeCases() []testCase {
 					w.Errorf("the group has revision %d, want 5", got.Revision)
 				}
 				w.change(s, syncTo("empty", 3))
+				if got := w.tryChange(w.Open(), syncTo("empty", 2)); got.Revision != 3 {
+					w.Errorf("an empty group got an older empty change: %+v", got)
+				}
 				if got := w.tryChange(w.Open(), syncTo("empty", 2, w.entry(e.Next))); got.Revision != 3 || got.Outcomes != nil {
 					w.Errorf("an empty group: %+v", got)
 				}
