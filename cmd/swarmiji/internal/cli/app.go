@@ -1,5 +1,5 @@
-// Package cli has what the commands of swarmiji share: the common options and contexts, the opening
-// of servers and stores, the output, and the exit statuses. It knows no command.
+// Package cli holds the shared parts of the commands of swarmiji: common options, contexts, opening
+// of servers and stores, output, and exit statuses. It knows no command.
 package cli
 
 import (

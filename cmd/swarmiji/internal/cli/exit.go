@@ -42,8 +42,10 @@ var (
 // TaskFailedError reports that the task ran, or was refused, and did not succeed.
 type TaskFailedError struct{ Cause error }
 
+// Error implements error.
 func (e *TaskFailedError) Error() string { return "the task failed: " + e.Cause.Error() }
 
+// Unwrap returns the cause.
 func (e *TaskFailedError) Unwrap() error { return e.Cause }
 
 // Status returns the exit status for err.

@@ -21,6 +21,7 @@ type Table struct {
 	Rows [][]string
 }
 
+// Add appends a row.
 func (t *Table) Add(cells ...any) {
 	row := make([]string, len(cells))
 	for i, c := range cells {
