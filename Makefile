@@ -85,6 +85,14 @@ thorough: export SWARMIJI_THOROUGH = 1
 thorough: setup ## run all tests as test does, and those that "make test" leaves out because they take long (half an hour)
 	SWARMIJI_REQUIRE_SERVERS=1 CGO_ENABLED=1 go test -race -p $(TEST_PARALLEL) -timeout 30m $(TESTFLAGS) $(PKGS)
 
+.PHONY: browser
+browser: setup ## test the dashboard in a browser over three brokers, and measure it under load (ten minutes)
+	SWARMIJI_THOROUGH=1 SWARMIJI_LOAD=1 SWARMIJI_REQUIRE_SERVERS=1 go test -count 1 -timeout 30m -v $(TESTFLAGS) ./internal/browsertest
+
+.PHONY: screenshots
+screenshots: setup ## take the pictures of docs/dashboard
+	SWARMIJI_SCREENSHOTS=$(CURDIR)/docs/dashboard SWARMIJI_REQUIRE_SERVERS=1 go test -count 1 -run '^TestScreenshots$$' ./internal/browsertest
+
 .PHONY: soak
 soak: setup ## run the long tests, faults included, for SOAKTIME each (10m)
 	SWARMIJI_REQUIRE_SERVERS=1 SWARMIJI_SOAK=$(SOAKTIME) CGO_ENABLED=1 go test -race -p 1 -count 1 -timeout 0 -v -run '^TestSoak' $(PKGS)

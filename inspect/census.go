@@ -78,7 +78,7 @@ func (l *Local) ask(ctx context.Context) *census {
 	} else {
 		wait := control.Wait{Replies: l.cfg.Replies, Timeout: l.cfg.Listen}
 		if wait.Replies == 0 {
-			wait.Replies = l.expected(known)
+			wait = l.patience(known, nil, nil)
 		}
 		before := l.cfg.Control.Refused()
 		c.replies, c.err = l.cfg.Control.Send(ctx, control.Command{Do: control.DoStats}, wait)
@@ -125,16 +125,51 @@ func (l *Local) listen(ctx context.Context) (known []liveness.Node, heard func()
 	}
 }
 
-// expected returns the number of known consumers that will answer, and 0 if none is known.
-func (l *Local) expected(known []liveness.Node) (n int) {
+// maxTold is the largest number of queues in a heartbeat. The consumer may serve further ones.
+const maxTold = 64
+
+// nobody limits the wait for answers of consumers if Run knows of none.
+const nobody = 250 * time.Millisecond
+
+// patience returns how long a command for these nodes and queues waits for answers, and for how
+// many: those of the consumers that Run knows.
+func (l *Local) patience(known []liveness.Node, nodes, queues []string) control.Wait {
+	w := control.Wait{Replies: l.expected(known, nodes, queues), Timeout: l.cfg.Listen}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if w.Replies == 0 && l.watch != nil && time.Since(l.since) > l.cfg.Listen {
+		w.Timeout = min(w.Timeout, nobody)
+	}
+	return w
+}
+
+// expected returns the number of known consumers that are expected to answer a command for these
+// nodes and queues, nil for all.
+func (l *Local) expected(known []liveness.Node, nodes, queues []string) (n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for i := range known {
-		if known[i].Online && known[i].Worker.Role == events.RoleConsumer && !l.silent[known[i].ID] {
+		k := &known[i]
+		serves := func(queue string) bool {
+			return slices.Contains(k.Worker.Queues, queue) || len(k.Worker.Queues) >= maxTold
+		}
+		if k.Online && k.Worker.Role == events.RoleConsumer && !l.silent[k.ID] &&
+			(len(nodes) == 0 || slices.Contains(nodes, k.ID)) && (len(queues) == 0 || slices.ContainsFunc(queues, serves)) {
 			n++
 		}
 	}
 	return n
+}
+
+// knownNodes returns the nodes that Run knows, and nil if it does not run.
+func (l *Local) knownNodes() []liveness.Node {
+	l.mu.Lock()
+	observer := l.watch
+	l.mu.Unlock()
+	if observer == nil {
+		return nil
+	}
+	return observer.Nodes()
 }
 
 // remember notes which consumers did not answer, so that the next question does not wait for them.

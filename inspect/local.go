@@ -99,6 +99,7 @@ type Local struct {
 	last   *census            // of the consumers; nil: not asked yet
 	silent map[string]bool    // consumers that send heartbeats and do not answer
 	watch  *liveness.Observer // nil: Run does not run
+	since  time.Time          // when Run began
 	ring   *ring              // nil: Run does not run
 	ran    atomic.Bool
 }
@@ -175,7 +176,7 @@ func (l *Local) Run(ctx context.Context) error {
 	defer cancel()
 	r := newRing()
 	l.mu.Lock()
-	l.watch, l.ring = observer, r
+	l.watch, l.ring, l.since = observer, r, time.Now()
 	l.mu.Unlock()
 	defer func() {
 		l.mu.Lock()

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -15,10 +16,14 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/consumer"
+	"github.com/swarmiji/swarmiji/control"
+	"github.com/swarmiji/swarmiji/events"
 	"github.com/swarmiji/swarmiji/events/memevents"
 	"github.com/swarmiji/swarmiji/inspect"
 	"github.com/swarmiji/swarmiji/inspect/inspecttest"
 	"github.com/swarmiji/swarmiji/internal/testserver"
+	"github.com/swarmiji/swarmiji/internal/testwait"
 	"github.com/swarmiji/swarmiji/jobs"
 	"github.com/swarmiji/swarmiji/open"
 	_ "github.com/swarmiji/swarmiji/open/all"
@@ -213,4 +218,59 @@ func TestRunOnce(t *testing.T) {
 	if err := l.Run(t.Context()); !errors.Is(err, inspect.ErrRunning) {
 		t.Errorf("a second Run: %v", err)
 	}
+}
+
+// TestWaitsForKnown checks that a question to the consumers of a queue, and one to all, end with the
+// answers of the consumers that Run knows, long before Listen.
+func TestWaitsForKnown(t *testing.T) {
+	s, err := open.Open(t.Context(), "mem://", open.Options{Control: true, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close(testwait.Long(t)) })
+	for node, queue := range map[string]string{"node-1": "a", "node-2": "a", "node-3": "b"} {
+		c, err := s.Consumer(consumer.Config{
+			Report: events.Report{NodeID: node, HeartbeatEvery: 20 * time.Millisecond}, Control: &control.Config{}, Queues: map[string]consumer.QueueConfig{queue: {}},
+			Logger: slog.New(slog.DiscardHandler),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		running(t, c.Run)
+	}
+	api, err := open.Inspector(s, inspect.Config{Listen: time.Hour, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	running(t, api.Run)
+	testwait.Until(t, "all consumers answer", func() bool {
+		page, err := api.ListWorkers(testwait.Brief(t), inspect.WorkerQuery{})
+		return err == nil && len(page.Workers) == 3 && page.Workers[0].Answers && page.Workers[1].Answers && page.Workers[2].Answers
+	})
+	for _, c := range []struct {
+		q    inspect.RunningQuery
+		want []string
+	}{
+		{inspect.RunningQuery{}, []string{"node-1", "node-2", "node-3"}},
+		{inspect.RunningQuery{Queues: []string{"a"}}, []string{"node-1", "node-2"}},
+		{inspect.RunningQuery{Queues: []string{"a"}, Nodes: []string{"node-2", "node-3"}}, []string{"node-2"}},
+	} {
+		page, err := api.ListRunning(testwait.Long(t), c.q)
+		if err != nil || !slices.Equal(page.Nodes, c.want) {
+			t.Errorf("%+v: nodes %v, %v, want %v", c.q, page.Nodes, err, c.want)
+		}
+	}
+}
+
+// running runs a function until the test ends.
+func running(t *testing.T, run func(ctx context.Context) error) {
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error("Run:", err)
+		}
+	})
 }

@@ -292,10 +292,19 @@ func (l *Local) command(ctx context.Context, c *Change, cmd control.Command) err
 }
 
 // send sends a command and waits for Config.Replies answers, or for those of the named nodes, or
-// for Config.Listen. Fewer answers than Config.Replies are an error, which comes with the answers.
+// for those of the consumers that Run knows, or for Config.Listen. Fewer answers than
+// Config.Replies or named nodes are an error, which comes with the answers.
 func (l *Local) send(ctx context.Context, cmd control.Command) ([]control.Reply, error) {
 	before := l.cfg.Control.Refused()
-	replies, err := l.cfg.Control.Send(ctx, cmd, control.Wait{Replies: l.cfg.Replies, Timeout: l.cfg.Listen})
+	wait := control.Wait{Replies: l.cfg.Replies, Timeout: l.cfg.Listen}
+	guess := wait.Replies == 0 && (len(cmd.Nodes) == 0 || len(cmd.Queues) > 0)
+	if guess {
+		wait = l.patience(l.knownNodes(), cmd.Nodes, cmd.Queues)
+	}
+	replies, err := l.cfg.Control.Send(ctx, cmd, wait)
+	if guess && errors.Is(err, control.ErrMissing) && len(replies) > 0 {
+		err = nil // a consumer may have ended meanwhile
+	}
 	if err != nil && (!errors.Is(err, control.ErrMissing) || len(replies) > 0) {
 		return replies, err
 	}

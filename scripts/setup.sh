@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs what the tests need and the machine lacks: RabbitMQ, Redis, PostgreSQL, a C compiler for the race detector, ps, and nc. It also
-# compiles the NATS server, which is a Go module, and installs the old one of the distribution, for the tests with old servers.
+# Installs what the tests need and the machine lacks: RabbitMQ, Redis, PostgreSQL, Chromium, a C compiler for the race detector, ps, and
+# nc. It also compiles the NATS server, which is a Go module, and installs the old one of the distribution, for the tests with old servers.
 # With SWARMIJI_THOROUGH it installs promtool too, which checks the alert rules of docs/scaling.md.
 # It changes nothing when all is there, and it leaves no server running: the tests start private ones.
 #
@@ -39,6 +39,8 @@ have_pgbouncer() { [[ -x /usr/sbin/pgbouncer ]] || command -v pgbouncer >/dev/nu
 
 have_old_nats() { command -v nats-server >/dev/null; }
 
+have_browser() { command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null; }
+
 have_ps() { command -v ps >/dev/null; }
 
 # There are several programs of this name, and only some can tell the other end that their input has ended.
@@ -54,6 +56,7 @@ missing() {
 	have_postgres || echo postgresql
 	have_pgbouncer || echo pgbouncer
 	have_old_nats || echo nats-server
+	have_browser || echo chromium
 	have_ps || echo procps
 	have_nc || echo netcat-openbsd
 	have_promtool || echo prometheus
@@ -97,7 +100,7 @@ install_missing() {
 	((${#wanted[@]} == 0)) && return
 
 	if ! command -v apt-get >/dev/null; then
-		say "please install with your system's package manager: RabbitMQ 3.10 or newer, Redis 7 or newer, PostgreSQL 15 or newer, PgBouncer 1.18 or newer, gcc with the C library's headers, ps, nc with -N"
+		say "please install with your system's package manager: RabbitMQ 3.10 or newer, Redis 7 or newer, PostgreSQL 15 or newer, PgBouncer 1.18 or newer, Chromium, gcc with the C library's headers, ps, nc with -N"
 		say "(missing here, by their Debian names: ${wanted[*]})"
 		exit 1
 	fi

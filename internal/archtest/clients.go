@@ -136,6 +136,11 @@ var clients = []client{
 		why:  "its testscript tests programs as their users call them",
 	},
 	{
+		path: "github.com/chromedp",
+		may:  []string{"internal/browsertest"},
+		why:  "it drives a browser, in the tests of the dashboard alone",
+	},
+	{
 		path: "github.com/google/go-cmp", may: []string{"@suites"}, tests: true,
 		why: "it is for tests",
 	},

@@ -468,9 +468,9 @@ var layers = []rule{
 	},
 	{
 		"test",
-		[]string{"internal/ledger", "internal/faulttest"},
+		[]string{"internal/ledger", "internal/faulttest", "internal/browsertest"},
 		nil,
-		"a ledger is judged without knowing how it came about; the fault tests are _test.go files only",
+		"a ledger is judged without knowing how it came about; the fault tests and those in a browser are _test.go files only",
 	},
 	{
 		"test",

@@ -26,6 +26,8 @@ const (
 	// settle is the time from an event until a page shows it: a recorder writes its events so late,
 	// and shared answers are as old.
 	settle = keep + 1250*time.Millisecond
+	// lag is the time after the last event until a page is loaded once more: a busy recorder is late.
+	lag = 6 * time.Second
 )
 
 // live sends events to browsers. One goroutine asks the API for all streams, while there are any.
@@ -145,10 +147,11 @@ func quiet(e *inspect.Event) bool {
 }
 
 // serve answers with Server-Sent Events. An event "changed" says that pages are different now, at
-// most once in two seconds. With the parameter all=1 each event is an event "event" with JSON,
-// filtered by the parameters type, task, name, queue and node. An event "lost" says that events
-// before it are missing. The ids are cursors: a browser sends the last one when it connects again,
-// or as the parameter after. A stream that was interrupted may get an event twice.
+// most once in two seconds, and once more after the last change. With the parameter all=1 each
+// event is an event "event" with JSON, filtered by the parameters type, task, name, queue and node.
+// An event "lost" says that events before it are missing. The ids are cursors: a browser sends the
+// last one when it connects again, or as the parameter after. A stream that was interrupted may get
+// an event twice.
 func (l *live) serve(w http.ResponseWriter, r *http.Request) {
 	now, err := l.api.ListEvents(r.Context(), inspect.EventQuery{})
 	switch {
@@ -200,8 +203,8 @@ func (l *live) follow(ctx context.Context, c *conn, s *stream) {
 	defer beat.Stop()
 	for c.err == nil {
 		var due <-chan time.Time
-		if !c.changed.IsZero() {
-			due = time.After(time.Until(c.changed.Add(settle)))
+		if at := c.due(); !at.IsZero() {
+			due = time.After(time.Until(at))
 		}
 		select {
 		case page := <-s.pages:
@@ -210,6 +213,9 @@ func (l *live) follow(ctx context.Context, c *conn, s *stream) {
 			c.send("lost", "", "data: 1\n")
 		case <-due:
 			c.changed = time.Time{}
+			if time.Since(c.last) >= lag {
+				c.last = time.Time{}
+			}
 			c.send("changed", c.cursor, "data: 1\n")
 		case <-beat.C:
 			c.send("", c.cursor, ": still here\n")
@@ -247,6 +253,18 @@ type conn struct {
 	cursor  string    // behind the events that were sent
 	seq     uint64    // behind them too; 0: none was sent
 	changed time.Time // time of the first change that was not sent; zero: no change
+	last    time.Time // time of the last change; zero: it was sent for good
+}
+
+// due returns the time of the next event "changed", or zero.
+func (c *conn) due() time.Time {
+	switch {
+	case !c.changed.IsZero():
+		return c.changed.Add(settle)
+	case !c.last.IsZero():
+		return c.last.Add(lag)
+	}
+	return time.Time{}
 }
 
 // page sends the events of a page that were not sent before.
@@ -263,8 +281,9 @@ func (c *conn) page(p *inspect.EventPage) {
 		}
 		c.seq = e.Seq + 1
 		if !c.want.all {
-			if c.changed.IsZero() && !quiet(e) {
-				c.changed = time.Now()
+			if !quiet(e) {
+				c.last = time.Now()
+				c.changed = cmp.Or(c.changed, c.last)
 			}
 			continue
 		}

@@ -230,5 +230,9 @@ document.addEventListener('keydown', (e) => {
   }
 });
 
+// On a narrow screen the menu is a line that scrolls: the current page is in sight.
+const here = document.querySelector('.menu [aria-current]');
+if (here) here.closest('ul').scrollLeft = here.offsetLeft - (innerWidth - here.offsetWidth) / 2;
+
 dressed(document);
 if (document.body.dataset.page !== 'act') connect();
