@@ -456,12 +456,6 @@ var layers = []rule{
 	},
 	{
 		"L5",
-		[]string{"cmd/..."},
-		[]string{"task", "@ports", "serializer/*", "control", "revoke", "deadletter", "workflow", "when", "schedule", "jobs", "jobs/jobstore", "jobs/bedrock", "outbox", "history", "producer", "open", "open/all", "inspect", "inspect/httpinspect", "dashboard", "consumer", "@leaves", "internal/wire", "cmd/swarmiji/internal/*"},
-		"programs use the library as its users do; the wire alone opens what others have sealed, for people to see it",
-	},
-	{
-		"L5",
 		[]string{"bench/...", "examples/..."},
 		[]string{"task", "@ports", "middleware", "when", "schedule", "jobs", "jobs/queue", "jobs/runner", "jobs/bedrock", "jobs/callback", "producer", "consumer", "open", "open/*", "@adapters", "@connects", "@leaves", "tx/sqltx", "internal/testserver", "internal/ledger", "internal/graphs", "examples/demo", "limit", "revoke", "middleware/gometrics", "middleware/tracing"},
 		"programs use the library as its users do; these may start a server of their own, keep a ledger, and run the tests' workflows",
