@@ -258,7 +258,7 @@ func (c *Config) completeQueue(name string, q *QueueConfig) error {
 		if c.Settings == nil {
 			bad("Breaker: needs Config.Settings")
 		}
-		if err := q.Breaker.check(); err != nil {
+		if err := q.Breaker.internal().Check(); err != nil {
 			bad("Breaker: %w", err)
 		}
 	}

@@ -128,8 +128,8 @@ func (l *Local) listen(ctx context.Context) (known []liveness.Node, heard func()
 // maxTold is the largest number of queues in a heartbeat. The consumer may serve further ones.
 const maxTold = 64
 
-// nobody limits the wait for answers of consumers if Run knows of none.
-const nobody = 250 * time.Millisecond
+// noneKnown limits the wait for answers of consumers if Run knows none of them.
+const noneKnown = 250 * time.Millisecond
 
 // patience returns how long a command for these nodes and queues waits for answers, and for how
 // many: those of the consumers that Run knows.
@@ -138,7 +138,7 @@ func (l *Local) patience(known []liveness.Node, nodes, queues []string) control.
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if w.Replies == 0 && l.watch != nil && time.Since(l.since) > l.cfg.Listen {
-		w.Timeout = min(w.Timeout, nobody)
+		w.Timeout = min(w.Timeout, noneKnown)
 	}
 	return w
 }

@@ -220,8 +220,8 @@ func TestRunOnce(t *testing.T) {
 	}
 }
 
-// TestWaitsForKnown checks that a question to the consumers of a queue, and one to all, end with the
-// answers of the consumers that Run knows, long before Listen.
+// TestWaitsForKnown checks that a question to consumers ends with the answers of the consumers
+// that Run knows, long before Listen.
 func TestWaitsForKnown(t *testing.T) {
 	s, err := open.Open(t.Context(), "mem://", open.Options{Control: true, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {

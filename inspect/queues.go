@@ -291,8 +291,8 @@ func (l *Local) command(ctx context.Context, c *Change, cmd control.Command) err
 	return err
 }
 
-// send sends a command and waits for Config.Replies answers, or for those of the named nodes, or
-// for those of the consumers that Run knows, or for Config.Listen. Fewer answers than
+// send sends a command and waits for answers, at most for Config.Listen: for Config.Replies, or
+// for those of the named nodes, or for those of the consumers that Run knows. Fewer answers than
 // Config.Replies or named nodes are an error, which comes with the answers.
 func (l *Local) send(ctx context.Context, cmd control.Command) ([]control.Reply, error) {
 	before := l.cfg.Control.Refused()

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/swarmiji/swarmiji/cmd/swarmiji/internal/cli"
 	"github.com/swarmiji/swarmiji/inspect"
 )
 
@@ -21,7 +22,7 @@ func (a *app) settingsCmd() *cobra.Command {
 			"  swarmiji settings -o json",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.inspect(cmd.Context(), inspection{}, func(ctx context.Context, api inspect.API) error {
+			return a.Inspect(cmd.Context(), cli.Inspection{}, func(ctx context.Context, api inspect.API) error {
 				all := []inspect.Setting{}
 				for q := (inspect.SettingsQuery{Limit: inspect.MaxLimit}); ; {
 					page, err := api.ListSettings(ctx, q)
@@ -33,11 +34,11 @@ func (a *app) settingsCmd() *cobra.Command {
 						break
 					}
 				}
-				t := &table{head: []string{"QUEUE", "TASK", "PAUSED BY", "UNTIL", "RATE", "AT ONCE", "REASON"}}
+				t := &cli.Table{Head: []string{"QUEUE", "TASK", "PAUSED BY", "UNTIL", "RATE", "AT ONCE", "REASON"}}
 				for i := range all {
-					t.add(settingRow(&all[i])...)
+					t.Add(settingRow(&all[i])...)
 				}
-				return a.show(all, t)
+				return a.Show(all, t)
 			})
 		},
 	}
@@ -63,5 +64,5 @@ func settingRow(s *inspect.Setting) []any {
 	if limit.Concurrency > 0 {
 		many = strconv.Itoa(limit.Concurrency)
 	}
-	return []any{s.Queue, s.Name, pause.By, pause.Until, limit.Rate, many, cut(strings.Join(reasons, "; "))}
+	return []any{s.Queue, s.Name, pause.By, pause.Until, limit.Rate, many, cli.Cut(strings.Join(reasons, "; "))}
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/swarmiji/swarmiji/cmd/swarmiji/internal/cli"
 	"github.com/swarmiji/swarmiji/inspect"
 )
 
@@ -27,7 +28,7 @@ func (a *app) taskRunCmd() *cobra.Command {
 			var edited json.RawMessage
 			if len(args) > 1 {
 				var err error
-				if edited, err = a.arguments(args[1:]); err != nil {
+				if edited, err = a.Arguments(args[1:]); err != nil {
 					return err
 				}
 			}
@@ -36,13 +37,13 @@ func (a *app) taskRunCmd() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return a.show(&c, &table{head: []string{c.Copy}})
+				return a.Show(&c, &cli.Table{Head: []string{c.Copy}})
 			})
 		},
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
-	f.StringSliceVar(&s.queues, "queue", nil, "`name` of a queue to search; may be repeated; default: all known queues")
-	s.listen(cmd)
+	f.StringSliceVar(&s.Queues, "queue", nil, "`name` of a queue to search; may be repeated; default: all known queues")
+	s.Listen(cmd)
 	return cmd
 }

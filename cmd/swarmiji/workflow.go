@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/swarmiji/swarmiji/cmd/swarmiji/internal/cli"
 	"github.com/swarmiji/swarmiji/inspect"
 	"github.com/swarmiji/swarmiji/router"
 	"github.com/swarmiji/swarmiji/task"
@@ -23,9 +24,9 @@ func (a *app) workflowCmd() *cobra.Command {
 		Example: "  swarmiji workflow show report-2026-10\n" +
 			"  swarmiji workflow retry report-2026-10 --queue reports",
 		Args:        cobra.NoArgs,
-		Annotations: map[string]string{offline: "yes"}, // only shows its help
+		Annotations: map[string]string{cli.Offline: "yes"}, // only shows its help
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return errors.Join(cmd.Help(), fmt.Errorf("%w: workflow what? show, cancel or retry", errUsage))
+			return errors.Join(cmd.Help(), fmt.Errorf("%w: workflow what? show, cancel or retry", cli.ErrUsage))
 		},
 	}
 	cmd.AddCommand(a.workflowShowCmd(), a.workflowCancelCmd(), a.workflowRetryCmd())
@@ -55,7 +56,7 @@ func (a *app) workflowCancelCmd() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			w := inspect.WorkflowCancel{Root: task.ID(args[0])}
 			if within < 0 {
-				return fmt.Errorf("%w: --within is %v", errUsage, within)
+				return fmt.Errorf("%w: --within is %v", cli.ErrUsage, within)
 			}
 			if within > 0 {
 				w.Until = time.Now().Add(within)
@@ -63,7 +64,7 @@ func (a *app) workflowCancelCmd() *cobra.Command {
 			if err := w.Root.Check(); err != nil {
 				return err
 			}
-			return a.inspect(cmd.Context(), inspection{}, func(ctx context.Context, api inspect.API) error {
+			return a.Inspect(cmd.Context(), cli.Inspection{}, func(ctx context.Context, api inspect.API) error {
 				c, err := api.CancelWorkflow(ctx, w)
 				if err != nil && !errors.Is(err, inspect.ErrNoConsumer) {
 					return err
@@ -72,9 +73,9 @@ func (a *app) workflowCancelCmd() *cobra.Command {
 				for i := range c.Nodes {
 					nodes = append(nodes, c.Nodes[i].Node)
 				}
-				t := &table{head: []string{"WORKFLOW", "OBEYED BY"}}
-				t.add(args[0], nodes)
-				return errors.Join(err, a.show(cancelOutput{args[0], nodes}, t))
+				t := &cli.Table{Head: []string{"WORKFLOW", "OBEYED BY"}}
+				t.Add(args[0], nodes)
+				return errors.Join(err, a.Show(cancelOutput{args[0], nodes}, t))
 			})
 		},
 	}
@@ -84,12 +85,12 @@ func (a *app) workflowCancelCmd() *cobra.Command {
 
 // retryOutput is the output of workflow retry.
 type retryOutput struct {
-	ID       string           `json:"id"`
-	Requeued int              `json:"requeued"`
-	Already  int              `json:"already"`
-	Refused  int              `json:"refused"`
-	Unfenced int              `json:"unfenced"`
-	Problems []problemsOutput `json:"problems,omitempty"`
+	ID       string            `json:"id"`
+	Requeued int               `json:"requeued"`
+	Already  int               `json:"already"`
+	Refused  int               `json:"refused"`
+	Unfenced int               `json:"unfenced"`
+	Problems []inspect.Problem `json:"problems,omitempty"`
 }
 
 func (a *app) workflowRetryCmd() *cobra.Command {
@@ -108,12 +109,12 @@ func (a *app) workflowRetryCmd() *cobra.Command {
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(queues) == 0 {
-				return fmt.Errorf("%w: --queue is empty", errUsage)
+				return fmt.Errorf("%w: --queue is empty", cli.ErrUsage)
 			}
 			if err := task.ID(args[0]).Check(); err != nil {
 				return err
 			}
-			return a.inspect(cmd.Context(), inspection{endless: true}, func(ctx context.Context, api inspect.API) error {
+			return a.Inspect(cmd.Context(), cli.Inspection{Endless: true}, func(ctx context.Context, api inspect.API) error {
 				r, err := api.RetryWorkflow(ctx, inspect.WorkflowRetry{Root: task.ID(args[0]), Queues: queues})
 				if errors.Is(err, inspect.ErrConflict) {
 					return err
@@ -129,16 +130,16 @@ func (a *app) workflowRetryCmd() *cobra.Command {
 // retried prints the result of a retry. It returns an error if letters were refused.
 func (a *app) retried(id string, r *inspect.Change) error {
 	out := retryOutput{ID: id, Requeued: r.Done, Already: r.Already, Refused: r.Refused, Unfenced: r.Unfenced}
-	t := &table{head: []string{"WORKFLOW", "FAILED TASKS"}}
-	t.add(id, fmt.Sprintf("%d requeued", r.Done))
+	t := &cli.Table{Head: []string{"WORKFLOW", "FAILED TASKS"}}
+	t.Add(id, fmt.Sprintf("%d requeued", r.Done))
 	if r.Already > 0 {
-		t.add("", fmt.Sprintf("%d had been requeued already", r.Already))
+		t.Add("", fmt.Sprintf("%d had been requeued already", r.Already))
 	}
 	for _, p := range r.Problems {
-		out.Problems = append(out.Problems, problemsOutput(p))
-		t.add(p.ID, "refused: "+p.Reason)
+		out.Problems = append(out.Problems, p)
+		t.Add(p.ID, "refused: "+p.Reason)
 	}
-	if err := a.show(out, t); err != nil || r.Refused == 0 {
+	if err := a.Show(out, t); err != nil || r.Refused == 0 {
 		return err
 	}
 	return fmt.Errorf("%d failed tasks cannot be retried", r.Refused)

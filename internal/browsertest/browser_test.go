@@ -263,7 +263,7 @@ func (b *tab) at() string {
 type point struct{ X, Y float64 }
 
 // element is a script that finds a link or a button by its text, or an element by a selector.
-// It returns null for one that is not there, disabled or covered.
+// It returns null for a missing, a disabled and a covered one.
 const element = `(async (scope, label) => {
   const parts = [...document.querySelectorAll(scope)];
   const found = label === '' ? parts[0] : parts.flatMap((p) => [...p.querySelectorAll('a, button, summary')])
@@ -308,7 +308,7 @@ func (b *tab) mouse(kind input.DispatchMouseEventType, at point) {
 	call(b, input.DispatchMouseEvent, p)
 }
 
-// click clicks on what find finds, and then takes the pointer away from it.
+// click clicks on the element of find, and then takes the pointer away from it.
 func (b *tab) click(scope, label string) {
 	b.Helper()
 	at := b.find(scope, label)
@@ -332,8 +332,8 @@ func (b *tab) fill(selector, text string) {
 	b.types(text)
 }
 
-// press presses a key: a character, or one of Enter, Escape and Tab. The page may prevent what the
-// key does, as with a keyboard.
+// press presses a key: a character, or one of Enter, Escape and Tab. The page may prevent the
+// effect of the key, as with a keyboard.
 func (b *tab) press(key string) {
 	b.Helper()
 	p := input.DispatchKeyEventParams{Type: input.DispatchKeyEventTypeKeyDown, Key: key, Text: key}

@@ -13,7 +13,7 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// examples are things that the pages show.
+// examples are records on the pages.
 type examples struct {
 	dead, running, done task.ID
 	workflow            task.ID
@@ -21,7 +21,7 @@ type examples struct {
 	job                 jobs.ID
 }
 
-// prepare fills a system with examples of all that pages show.
+// prepare fills a system with an example of each kind of record.
 func (w *world) prepare() (e examples) {
 	w.Helper()
 	w.charging.Store(false)
@@ -92,7 +92,7 @@ func (e examples) pictures() map[string]string {
 	}
 }
 
-// pages are the addresses of all pages, some with several states of what they show.
+// pages are the addresses of all pages, some with tasks of several states.
 func (e examples) pages() []string {
 	all := slices.Sorted(maps.Values(e.pictures()))
 	for _, id := range []task.ID{e.running, e.done} {

@@ -143,6 +143,10 @@ func cancelWorkflow(w *world, b *tab) {
 		page, err := w.api.ListRunning(w.ctx(), inspect.RunningQuery{Queues: []string{reportsQueue}})
 		return err == nil && slices.ContainsFunc(page.Tasks, func(t inspect.RunningTask) bool { return t.ID == first })
 	})
+	w.until("the workflow has a record", func() bool {
+		f, err := w.api.GetWorkflow(w.ctx(), root)
+		return err == nil && len(f.Steps) > 0
+	})
 	b.open("workflow?id=" + string(root))
 	b.sees("site.build")
 	b.until("the graph has the step that runs", `document.querySelector('.graph .box')?.textContent.includes('site.build')`)
@@ -236,7 +240,8 @@ func roles(w *world, b *tab) {
 	}
 	b.base = w.serve(dashboard.Config{Users: users}, "/", nil)
 	pages := slices.DeleteFunc(w.prepare().pages(), func(page string) bool {
-		return slices.Contains([]string{"events", "audit", "tasks", "jobs", "dead"}, page) // these offer no change
+		// these offer no change
+		return slices.Contains([]string{"events", "audit", "tasks", "jobs", "dead"}, page)
 	})
 	for _, u := range users {
 		b.header("Authorization", "Basic "+base64.StdEncoding.EncodeToString([]byte(u.Name+":"+u.Password)))

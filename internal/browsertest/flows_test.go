@@ -7,7 +7,7 @@ import (
 	"github.com/swarmiji/swarmiji/internal/testserver"
 )
 
-// flow is what a person does in the browser, with what the system does then.
+// flow is a path of a person through the dashboard, with its effects on the system.
 type flow struct {
 	name, explain string
 	run           func(w *world, b *tab)

@@ -53,7 +53,7 @@ func TestLoad(t *testing.T) {
 	alone := w.cost("recorder alone", func() {})
 	w.inspect()
 	base := w.serve(dashboard.Config{}, "/", nil)
-	w.cost("with a dashboard that nobody looks at", func() {})
+	w.cost("with a dashboard without readers", func() {})
 	w.cost("with a dashboard and one page", func() { w.fetch(base + "queues") })
 	_ = alone
 

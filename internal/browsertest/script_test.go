@@ -154,7 +154,8 @@ func scriptTyping(w *world, b *tab, _ *gate) {
 	b.fill(field, "7")
 	b.leave()
 	loaded := b.loaded()
-	w.untilState(inspect.State(task.StateSucceeded), submit(w, addTask, 1)) // the number of processed tasks changes
+	// the number of processed tasks changes
+	w.untilState(inspect.State(task.StateSucceeded), submit(w, addTask, 1))
 	b.reloaded(loaded)
 	if got := eval[string](b, `document.activeElement === document.querySelector(`+quote(field)+`) ? document.activeElement.value : 'no focus'`); got != "7" {
 		b.Errorf("the field with the text 7 has %q", got)

@@ -50,7 +50,7 @@ func sqlite(t *testing.T) string { return "sqlite://" + filepath.Join(t.TempDir(
 // node is the consumer.
 const node = "worker-1"
 
-// The queues. Nobody serves spareQueue.
+// The queues. No consumer serves spareQueue.
 const (
 	ordersQueue  = "orders"
 	mailQueue    = "mail"
@@ -105,7 +105,7 @@ type world struct {
 // switches say whether the tasks succeed.
 type switches struct{ charging, mailing, fetching atomic.Bool }
 
-// quiet is the logger of all parts. What they have to say, the pages say.
+// quiet is the logger of all parts. The tests look at the pages alone.
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
 // newWorld starts a system over the broker of a URL. It ends with the test.
@@ -117,7 +117,7 @@ func newWorld(t *testing.T, url string) *world {
 	return w
 }
 
-// startWorld starts a system that nobody looks at.
+// startWorld starts a system without an API and a dashboard.
 func startWorld(t *testing.T, url string) *world {
 	t.Helper()
 	w := &world{T: t, switches: new(switches)}
@@ -188,7 +188,7 @@ func (w *world) consume() {
 	queue := consumer.QueueConfig{Workers: 2}
 	c, err := w.swarm.Consumer(consumer.Config{
 		Report: events.Report{NodeID: node, HeartbeatEvery: 500 * time.Millisecond, Payloads: true}, Control: &control.Config{Logger: quiet()},
-		Queues: map[string]consumer.QueueConfig{ordersQueue: queue, mailQueue: queue, reportsQueue: queue, statsQueue: queue},
+		Queues: map[string]consumer.QueueConfig{ordersQueue: queue, mailQueue: queue, reportsQueue: {Workers: 8}, statsQueue: queue},
 		Logger: quiet(), ShutdownTimeout: -1,
 	})
 	w.no(err)
@@ -317,8 +317,8 @@ func dead[A, R any](w *world, t task.Task[A, R], args ...A) (ids []task.ID) {
 	return ids
 }
 
-// serve serves a dashboard of the system below a path that begins and ends with a slash, and returns
-// its URL. gate may hold up its streams.
+// serve serves a dashboard of the system below a path that begins and ends with a slash, and
+// returns its URL. gate may hold up its streams.
 func (w *world) serve(c dashboard.Config, prefix string, g *gate) string {
 	w.Helper()
 	return w.around(c, func(h http.Handler) http.Handler {

@@ -147,11 +147,11 @@ func quiet(e *inspect.Event) bool {
 }
 
 // serve answers with Server-Sent Events. An event "changed" says that pages are different now, at
-// most once in two seconds, and once more after the last change. With the parameter all=1 each
-// event is an event "event" with JSON, filtered by the parameters type, task, name, queue and node.
-// An event "lost" says that events before it are missing. The ids are cursors: a browser sends the
-// last one when it connects again, or as the parameter after. A stream that was interrupted may get
-// an event twice.
+// most once in two seconds. It comes once more after the last change and after the beginning. With
+// the parameter all=1 each event is an event "event" with JSON, filtered by the parameters type,
+// task, name, queue and node. An event "lost" says that events before it are missing. The ids are
+// cursors: a browser sends the last one when it connects again, or as the parameter after. A
+// stream that was interrupted may get an event twice.
 func (l *live) serve(w http.ResponseWriter, r *http.Request) {
 	now, err := l.api.ListEvents(r.Context(), inspect.EventQuery{})
 	switch {
@@ -177,6 +177,9 @@ func (l *live) serve(w http.ResponseWriter, r *http.Request) {
 	c.send("", "", "retry: 2000\n")
 	l.resume(r.Context(), &c, cmp.Or(r.Header.Get("Last-Event-ID"), r.URL.Query().Get("after"), now.Next))
 	c.send("", c.cursor, ": ready\n")
+	if !c.want.all {
+		c.last = time.Now() // something may have changed since the page was loaded
+	}
 	l.follow(r.Context(), &c, s)
 }
 
