@@ -30,6 +30,8 @@ type config struct {
 	Queue       string
 	Queues      int
 	Declared    int
+	For         time.Duration
+	Hold        bool
 	Timeout     time.Duration
 	CPUProfile  string
 	MemProfile  string
@@ -38,7 +40,7 @@ type config struct {
 // register defines the flags. args builds the flags of drain's other process from the same fields.
 func (c *config) register(fs *flag.FlagSet) {
 	fs.StringVar(&c.Broker, "broker", "mem://", "URL of the broker")
-	fs.StringVar(&c.Workload, "workload", "e2e", "enqueue, drain, e2e, roundtrip, idle, due or delayed")
+	fs.StringVar(&c.Workload, "workload", "e2e", "enqueue, drain, e2e, roundtrip, idle, due, delayed or long")
 	fs.IntVar(&c.N, "n", 50_000, "number of tasks")
 	fs.IntVar(&c.Payload, "payload", 100, "bytes of a task's argument, at least 8")
 	fs.IntVar(&c.Concurrency, "concurrency", 1, "concurrent Submits or callers, and the prefetch unless -prefetch says otherwise")
@@ -53,6 +55,8 @@ func (c *config) register(fs *flag.FlagSet) {
 	fs.StringVar(&c.Queue, "queue", "", "name of the queue, which is removed at the end; \"\": a new one")
 	fs.IntVar(&c.Queues, "queues", 1, "with idle: how many queues the consumer consumes")
 	fs.IntVar(&c.Declared, "declared", 0, "with idle: how many queues are declared, if more than are consumed")
+	fs.DurationVar(&c.For, "for", 10*time.Second, "with idle: the time of the measurement")
+	fs.BoolVar(&c.Hold, "hold", false, "with long on postgres: hold a REPEATABLE READ transaction open")
 	fs.DurationVar(&c.Timeout, "timeout", 5*time.Minute, "give up after this time")
 	fs.StringVar(&c.CPUProfile, "cpuprofile", "", "write a profile of the processor time to this file")
 	fs.StringVar(&c.MemProfile, "memprofile", "", "write a profile of all allocations to this file")

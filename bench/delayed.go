@@ -152,7 +152,7 @@ func watchQueue(ctx context.Context, cfg *config) (report Report, err error) {
 		}
 		pass(ctx, idleAfter)
 		m.start()
-		pass(ctx, idleFor)
+		pass(ctx, cfg.For)
 		rates.CPU = m.stop(1).CPU
 	}()
 	err = serveUntil(ctx, c, done, func([]byte) {

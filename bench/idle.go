@@ -6,14 +6,11 @@ import (
 	"time"
 )
 
-// How long a consumer settles before the measurement, and how long the measurement takes.
-const (
-	idleAfter = time.Second
-	idleFor   = 5 * time.Second
-)
+// idleAfter is the time that a consumer gets before the measurement: its polls become slow.
+const idleAfter = 2 * time.Second
 
-// idle measures the cost of a consumer without tasks. It first sends one task, to be sure that the
-// consumer consumes.
+// idle measures the cost of a consumer without tasks, and that of a PostgreSQL server on this
+// machine. It first sends one task, to be sure that the consumer consumes.
 func idle(ctx context.Context, cfg *config) (report Report, err error) {
 	c, err := dial(ctx, cfg)
 	if err != nil {
@@ -22,6 +19,10 @@ func idle(ctx context.Context, cfg *config) (report Report, err error) {
 	defer func() { err = errors.Join(err, finish(ctx, c)) }()
 	begin := time.Now()
 	if err := warmUp(ctx, c); err != nil {
+		return Report{}, err
+	}
+	server, err := localServer(ctx, cfg)
+	if err != nil {
 		return Report{}, err
 	}
 	begun := time.Now()
@@ -36,9 +37,11 @@ func idle(ctx context.Context, cfg *config) (report Report, err error) {
 			return
 		}
 		pass(ctx, idleAfter)
+		before := server.cpuTime()
 		m.start()
-		pass(ctx, idleFor)
+		pass(ctx, cfg.For)
 		report = m.stop(1)
+		report.Server = 100 * (server.cpuTime() - before).Seconds() / report.Seconds
 		report.N, report.Rate, report.AllocsPerTask = 0, 0, 0
 		report.Declaring, report.Opening = milliseconds(begun.Sub(begin)), milliseconds(opened.Sub(begun))
 	}()

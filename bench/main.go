@@ -1,7 +1,7 @@
 // Command bench measures one workload, with Swarmiji or with -raw on the bare client of the broker.
 // It prints one line of JSON.
 //
-//	go run ./bench -broker URL -workload enqueue|drain|e2e|roundtrip|idle|due|delayed
+//	go run ./bench -broker URL -workload enqueue|drain|e2e|roundtrip|idle|due|delayed|long
 //	               -n N -payload 100 -concurrency C
 //	               [-raw] [-multiple] [-plain] [-results] [-events] [-metrics]
 //
@@ -14,13 +14,17 @@
 //     consumption is measured.
 //   - e2e: both at the same time in one process. p50_ms and p99_ms are from submission to handler.
 //   - roundtrip: C callers each submit a task, wait for its result, and repeat.
-//   - idle: a consumer without tasks, for 5 seconds; cpu_percent is of one core. With -queues N it
+//   - idle: a consumer without tasks, for 10 seconds or -for; cpu_percent is of one core, and so is
+//     server_cpu_percent, the share of a PostgreSQL server on this machine. With -queues N it
 //     consumes N queues, with -declared M there are M queues in all.
 //   - due: n tasks are submitted for the same second, and last_ms is the time until the last of
 //     them has started. Then follow 200 single tasks: p50_ms, p99_ms and max_ms show how late they
 //     start. A task that starts early is an error.
 //   - delayed: n tasks wait for their time; the field delayed shows how they affect others. For a
 //     million use -timeout 15m.
+//   - long: n tasks pass through the queue, of which at most 20,000 wait. The field steps has the
+//     rate of each tenth, and the size of PostgreSQL's table. With -hold another session has a
+//     REPEATABLE READ transaction open all the time.
 //
 // Both sides give the same guarantees, with messages of the same size:
 //
@@ -91,7 +95,7 @@ type workload func(ctx context.Context, cfg *config) (Report, error)
 
 func workloads() map[string]workload {
 	return map[string]workload{
-		"enqueue": enqueue, "drain": drain, "e2e": endToEnd, "roundtrip": roundTrip, "idle": idle, "due": due, "delayed": delayed,
+		"enqueue": enqueue, "drain": drain, "e2e": endToEnd, "roundtrip": roundTrip, "idle": idle, "due": due, "delayed": delayed, "long": long,
 		fill: fillQueue, watch: watchQueue, // not for users: the other processes of drain and delayed
 	}
 }

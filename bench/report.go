@@ -28,8 +28,11 @@ type Report struct {
 	Max       float64 `json:"max_ms,omitempty"`       // due: of the single tasks
 	Declaring float64 `json:"declaring_ms,omitempty"` // idle: all queues
 	// idle: from the start of the consumer until the first task ran
-	Opening float64  `json:"opening_ms,omitempty"`
+	Opening float64 `json:"opening_ms,omitempty"`
+	// idle: the same as CPU, of PostgreSQL's processes
+	Server  float64  `json:"server_cpu_percent,omitempty"`
 	Delayed *Delayed `json:"delayed,omitempty"`
+	Steps   []Step   `json:"steps,omitempty"` // long
 }
 
 // Delayed holds the additional measurements of the workload delayed. Rates are in tasks per second.

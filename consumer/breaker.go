@@ -1,8 +1,6 @@
 package consumer
 
 import (
-	"errors"
-	"fmt"
 	"time"
 
 	"github.com/swarmiji/swarmiji/consumer/internal/steer"
@@ -23,30 +21,12 @@ type Breaker struct {
 	MaxPause time.Duration
 }
 
-// maxAttempts limits Breaker.Of.
-const maxAttempts = 1000
-
-// check returns all problems of b, joined.
-func (b *Breaker) check() error {
-	var errs []error
-	if b.Failures < 1 || b.Failures > b.Of || b.Of > maxAttempts {
-		errs = append(errs, fmt.Errorf("%d failures of %d; need 1 <= Failures <= Of <= %d", b.Failures, b.Of, maxAttempts))
-	}
-	if b.Pause < 0 || b.MaxPause < 0 || b.MaxPause != 0 && b.MaxPause < b.Pause {
-		errs = append(errs, fmt.Errorf("Pause is %s and MaxPause %s; need 0 <= Pause <= MaxPause", b.Pause, b.MaxPause))
-	}
-	return errors.Join(errs...)
-}
-
-// internal returns b with its defaults. For nil it returns the zero value.
+// internal returns b for package steer. For nil it returns the zero value.
 func (b *Breaker) internal() steer.Breaker {
 	if b == nil {
 		return steer.Breaker{}
 	}
-	out := steer.Breaker(*b)
-	setDefault(&out.Pause, steer.DefaultPause)
-	setDefault(&out.MaxPause, max(steer.DefaultMaxPause, out.Pause))
-	return out
+	return steer.Breaker(*b)
 }
 
 // countForBreakers counts the end of an attempt for the breakers of its queue and its name. ok

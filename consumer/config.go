@@ -102,9 +102,10 @@ type Config struct {
 	// ShutdownTimeout limits how long a stop waits for running tasks before it cancels their contexts.
 	// Default: 30s. Negative: no wait.
 	ShutdownTimeout time.Duration
-	// Control lets clients query, scale, pause and stop this consumer over a bus, from when it consumes
-	// until Run returns. nil: no client can. Control.Bus is required; open.Options.Control creates one,
-	// and open.Swarm.Consumer sets it here. Control.Logger defaults to the Logger of this Config.
+	// Control lets clients query, scale, pause and stop this consumer over a bus, from when it
+	// consumes until Run returns. nil: no client can. Control.Bus is required; open.Options.Control
+	// creates one, and open.Swarm.Consumer sets it here. Control.Logger defaults to the Logger of this
+	// Config.
 	Control *control.Config
 	// Logger receives the messages about errors that no caller receives. Default: slog.Default().
 	Logger *slog.Logger
@@ -257,7 +258,7 @@ func (c *Config) completeQueue(name string, q *QueueConfig) error {
 		if c.Settings == nil {
 			bad("Breaker: needs Config.Settings")
 		}
-		if err := q.Breaker.check(); err != nil {
+		if err := q.Breaker.internal().Check(); err != nil {
 			bad("Breaker: %w", err)
 		}
 	}

@@ -51,19 +51,9 @@ func (c *Consumer) beforeShutdown() {
 	if hook == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(c.settle, max(c.cfg.ShutdownTimeout, time.Nanosecond))
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		select {
-		case <-c.killed:
-			cancel()
-		case <-ctx.Done():
-		}
-	}()
+	ctx, release := steps.Until(c.settle, max(c.cfg.ShutdownTimeout, time.Nanosecond), c.killed)
+	defer release()
 	middleware.Guard(ctx, c.cfg.Logger, "before shutdown", func() { hook(ctx) })
-	cancel()
-	<-done
 }
 
 // withHooks calls before, do and after in order; before and after may be nil. Without hooks it only

@@ -23,7 +23,7 @@ func newAnswers(c *Consumer) *answers.Receiver {
 		},
 		Selects: func(name string, state []byte, rules []revoke.Selector) bool {
 			q := c.consumed(name)
-			return q != nil && q.selectsDeferral(state, rules)
+			return q != nil && answers.Selected(c.codec, name, q.cfg.Task, state, rules)
 		},
 		Warn: func(ctx context.Context, what string, err error) {
 			c.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, what, slog.Any("error", err), slog.String(middleware.LogNode, c.cfg.Report.NodeID))

@@ -26,7 +26,7 @@ func (c *Config) checkSettings() error {
 		}
 	}
 	for name, b := range c.Breakers {
-		if err := errors.Join(task.CheckName(name), b.check()); err != nil {
+		if err := errors.Join(task.CheckName(name), b.internal().Check()); err != nil {
 			errs = append(errs, fmt.Errorf("config: Breakers: %q: %w", name, err))
 		}
 	}

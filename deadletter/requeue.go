@@ -153,7 +153,8 @@ func (l *Letters) allowed(ctx context.Context, letter *Letter) error {
 		return nil
 	case l.gather == nil:
 		return refusal("it is a member of group " + string(e.Group) + ", and no gatherer is configured to check whether its end was counted")
-	case time.Since(cmp.Or(letter.At, e.SentAt)) > resultstore.DefaultGatherTTL: // hworker's letters have no time
+	// hworker's letters have no time
+	case time.Since(cmp.Or(letter.At, e.SentAt)) > resultstore.DefaultGatherTTL:
 		return forgotten(e.Group)
 	}
 	ends, err := l.gather.Members(ctx, e.Group, e.GroupIndex, 1)

@@ -44,7 +44,7 @@ func History(ctx context.Context, url string, o HistoryOptions) (HistoryStore, e
 // does. It connects at first use. Returns an error if the URL is invalid, or its server has no
 // history.
 func (r *Registry) History(ctx context.Context, url string, o HistoryOptions) (HistoryStore, error) {
-	t, err := r.parseOne(ctx, url, writeDatabase, Options{Namespace: o.Namespace, TLS: o.TLS, Logger: o.Logger})
+	t, err := r.parseOne(ctx, url, forDatabase, Options{Namespace: o.Namespace, TLS: o.TLS, Logger: o.Logger})
 	if err != nil {
 		return nil, fmt.Errorf("open: history: %w", err)
 	}

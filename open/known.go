@@ -22,6 +22,9 @@ var homes = []struct {
 	{"sqlite", []string{"sqlite"}},
 }
 
+// databases are the packages below open for SQL databases.
+var databases = []string{"postgres", "sqlite"}
+
 // home returns the name of the package below open for a scheme, or "" for an unknown scheme.
 func home(scheme string) string {
 	if i := homeIndex(scheme); i < len(homes) {
@@ -42,7 +45,7 @@ func homeIndex(scheme string) int {
 
 // isDatabase reports whether the scheme is one of PostgreSQL or SQLite, whose URLs may be written
 // without "//".
-func isDatabase(scheme string) bool { return home(scheme) == "postgres" || home(scheme) == "sqlite" }
+func isDatabase(scheme string) bool { return slices.Contains(databases, home(scheme)) }
 
 // schemeNames returns the names of schemes for an error: the first scheme of each package of this
 // module, imported or not, and the schemes in all that are not of this module.

@@ -168,6 +168,13 @@ func (s *site) ran() int {
 	return len(s.counts)
 }
 
+// done returns how many different tasks have run, each once or again after a lost connection.
+func (s *site) done() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.counts)
+}
+
 // length waits until a queue has this many ready tasks and none is held.
 func (s *site) length(queue string, ready int) {
 	s.Helper()
@@ -187,9 +194,9 @@ func (s *site) length(queue string, ready int) {
 // endlessLease does not end before the test: a held message does not come back by itself.
 const endlessLease = time.Hour
 
-// free shows that no process holds one of the n messages of a queue: another process receives all of
-// them, and gives them back. The queue must have had endlessLease before. Stats would not show that:
-// NATS counts a message that was given back as held until a consumer receives it.
+// free shows that no process holds one of the n messages of a queue: another process receives all
+// of them, and gives them back. The queue must have had endlessLease before. Stats would not show
+// that: NATS counts a message that was given back as held until a consumer receives it.
 func (s *site) free(queue string, n int) {
 	s.Helper()
 	ctx := testwait.Long(s)
@@ -355,12 +362,12 @@ func (s *site) breaks() {
 	})
 }
 
-// restarts shows that a breaker that has tripped, and the limit of a task, hold for a consumer that
-// starts after a restart of the server, and that an operator ends the breaker.
+// restarts shows that stored operations hold for a consumer that starts after a restart of the
+// server: a breaker that has tripped, and the limit of a task. An operator ends the breaker.
 func (s *site) restarts() {
 	s.broken.Store(true)
-	// What the pause gives back in the moment of the restart comes back after the lease.
-	cfg := queues("work", consumer.QueueConfig{Workers: 4, Lease: 10 * time.Second, Breaker: &consumer.Breaker{Failures: 2, Of: 2, Pause: time.Hour}})
+	// Messages that the pause gives back in the moment of the restart come after the lease.
+	cfg := queues("work", consumer.QueueConfig{Workers: 4, Lease: 3 * time.Second, Breaker: &consumer.Breaker{Failures: 2, Of: 2, Pause: time.Hour}})
 	a := s.start(cfg)
 	s.must(settings.LimitTask(testwait.Long(s), s.op.Settings, "other", settings.Limit{Concurrency: 1}))
 	s.submit(mail, []task.Option{task.WithMaxRetries(20), task.WithRetryDelay(50 * time.Millisecond)}, "a", "b", "c")
@@ -382,7 +389,7 @@ func (s *site) restarts() {
 		names = append(names, "t"+string(rune('a'+i)))
 	}
 	s.submit(other, []task.Option{task.WithQueue("calm")}, names...)
-	testwait.Until(s, "all tasks of the other queue ran", func() bool { return s.ran() == len(names) })
+	testwait.Until(s, "all tasks of the other queue ran", func() bool { return s.done() == len(names) })
 	if most := s.most.Load(); most != 1 {
 		s.Errorf("%d tasks ran at once, the limit is 1", most)
 	}
@@ -390,5 +397,5 @@ func (s *site) restarts() {
 	if found, err := settings.ResumeQueue(testwait.Long(s), s.op.Settings, "work"); err != nil || !found {
 		s.Fatalf("ResumeQueue: %v, %v", found, err)
 	}
-	testwait.Until(s, "the other tasks ran", func() bool { return s.ran() == len(names)+3 })
+	testwait.Until(s, "the other tasks ran", func() bool { return s.done() == len(names)+3 })
 }

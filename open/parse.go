@@ -56,12 +56,12 @@ func (t *target) close(ctx context.Context) error {
 // contradicts the options. The error never quotes a part of a URL that could be part of a password.
 // So parse does not pass on the errors of the URL parser.
 func (r *Registry) parse(list string, o Options) (*target, error) {
-	return r.parseFor(list, writeURL, o)
+	return r.parseFor(list, forTasks, o)
 }
 
-// parseFor is parse with this advice in errors about a URL without a usable scheme.
-func (r *Registry) parseFor(list, advice string, o Options) (*target, error) {
-	e, err := r.find(list, advice)
+// parseFor is parse for this purpose.
+func (r *Registry) parseFor(list string, p purpose, o Options) (*target, error) {
+	e, err := r.find(list, p)
 	if err != nil {
 		return nil, err
 	}

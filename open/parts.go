@@ -61,15 +61,14 @@ func (r *Registry) parseAll(ctx context.Context, url string, o Options) (targets
 	return ts, nil
 }
 
-// parseOne parses the URL of a schedule store or a job store; the name for the server's list of
-// connections is "swarmiji". advice ends errors about a URL without a usable scheme. Returns the
-// cause of ctx if ctx has ended.
-func (r *Registry) parseOne(ctx context.Context, url, advice string, o Options) (*target, error) {
+// parseOne parses the URL of a single store for this purpose; the name for the server's list of
+// connections is "swarmiji". Returns the cause of ctx if ctx has ended.
+func (r *Registry) parseOne(ctx context.Context, url string, p purpose, o Options) (*target, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
 	o.Name = "swarmiji"
-	return r.parseFor(url, advice, o)
+	return r.parseFor(url, p, o)
 }
 
 // part parses the URL of the result store or the event bus, which comes from the broker's parameter

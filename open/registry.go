@@ -82,23 +82,30 @@ func (r *Registry) entries() []entry {
 	return all
 }
 
-// writeURL is the advice in errors about URLs without a usable scheme.
-const writeURL = "write mem://, redis://:password@host:6379 or amqp://user:password@host:5672/vhost" //nolint:gosec // an example, not a password
+// purpose is the use of a URL.
+type purpose struct {
+	advice string   // in errors about a URL without a usable scheme
+	keeps  string   // what its server must keep, in errors
+	homes  []string // the packages below open whose servers keep it; nil: all
+}
 
-// Such advice for a job store, an outbox and a schedule store.
-const (
-	writeJobs     = "write sqlite:jobs.db, postgres://user:password@host/database or mem://" //nolint:gosec // an example, not a password
-	writeOutbox   = "write sqlite:app.db or postgres://user:password@host/database"          //nolint:gosec // an example, not a password
-	writeDatabase = writeOutbox
-	writeSchedule = "write sqlite:app.db, postgres://user:password@host/database, redis://:password@host:6379 or mem://" //nolint:gosec // an example, not a password
+// The purposes of URLs.
+var (
+	forTasks    = purpose{advice: "write mem://, redis://:password@host:6379 or amqp://user:password@host:5672/vhost"} //nolint:gosec // an example, not a password
+	forJobs     = purpose{"write sqlite:jobs.db, postgres://user:password@host/database or mem://", "jobs", databases}
+	forDatabase = purpose{"write sqlite:app.db or postgres://user:password@host/database", "SQL tables", databases}
+	forSchedule = purpose{
+		"write sqlite:app.db, postgres://user:password@host/database, redis://:password@host:6379 or mem://", "schedules",
+		append([]string{"nats", "natsembedded", "redis"}, databases...),
+	}
 )
 
 // find returns the entry for the scheme of a URL. Returns an error with a remedy if the URL is
 // empty, or its scheme is missing, malformed or unknown. For a scheme of this module without a
-// driver the error names the package to import.
-func (r *Registry) find(text, advice string) (entry, error) {
+// driver the error names the package to import. If that package is of no use it has p.advice.
+func (r *Registry) find(text string, p purpose) (entry, error) {
 	if text = strings.TrimSpace(text); text == "" {
-		return entry{}, fmt.Errorf("the URL is empty; %s", advice)
+		return entry{}, fmt.Errorf("the URL is empty; %s", p.advice)
 	}
 	name, rest, found := strings.Cut(text, ":")
 	name = strings.ToLower(name)
@@ -109,17 +116,20 @@ func (r *Registry) find(text, advice string) (entry, error) {
 	case found && i >= 0 && (slashes || all[i].scheme.Place == PlaceDatabase):
 		return all[i], nil
 	case found && i < 0 && (slashes || isDatabase(name)) && home(name) != "":
+		if p.homes != nil && !slices.Contains(p.homes, home(name)) {
+			return entry{}, fmt.Errorf("%s:// keeps no %s; %s", name, p.keeps, p.advice)
+		}
 		return entry{}, r.missing(name)
 	// neither host:port nor user:password@host
 	case found && !slashes && isWord(name) && strings.Trim(rest[:min(len(rest), 1)], "0123456789") != "" && !strings.Contains(rest, "@"):
 		if i >= 0 {
-			return entry{}, fmt.Errorf("two slashes are missing after %s: in the URL; %s", name, advice)
+			return entry{}, fmt.Errorf("two slashes are missing after %s: in the URL; %s", name, p.advice)
 		}
-		return entry{}, fmt.Errorf("the URL has the unknown scheme %s; %s", name, advice)
+		return entry{}, fmt.Errorf("the URL has the unknown scheme %s; %s", name, p.advice)
 	case !slashes:
-		return entry{}, fmt.Errorf("the URL has no scheme; %s", advice)
+		return entry{}, fmt.Errorf("the URL has no scheme; %s", p.advice)
 	case !isWord(name):
-		return entry{}, fmt.Errorf("the URL's scheme is malformed; %s", advice)
+		return entry{}, fmt.Errorf("the URL's scheme is malformed; %s", p.advice)
 	}
 	return entry{}, fmt.Errorf("there is no adapter for %s://; known are %s and the variants that package open lists; correct the scheme", name, strings.Join(schemeNames(all), ", "))
 }
@@ -200,7 +210,7 @@ func (r *Registry) Revocations(ctx context.Context, url string, o Options) (even
 // does. It connects at first use; Close also stops an embedded server. Returns an error if the URL
 // is invalid, or its server has no schedule store.
 func (r *Registry) Schedule(ctx context.Context, url string, o ScheduleOptions) (ScheduleStore, error) {
-	t, err := r.parseOne(ctx, url, writeSchedule, Options{TLS: o.TLS, Logger: o.Logger})
+	t, err := r.parseOne(ctx, url, forSchedule, Options{TLS: o.TLS, Logger: o.Logger})
 	if err != nil {
 		return nil, fmt.Errorf("open: schedule: %w", err)
 	}
@@ -212,7 +222,7 @@ func (r *Registry) Schedule(ctx context.Context, url string, o ScheduleOptions) 
 // connects at first use. Returns an error if the URL is invalid, its server has no job store, or
 // mem:// gets TLS.
 func (r *Registry) Jobs(ctx context.Context, url string, o JobsOptions) (jobs.Store, error) {
-	t, err := r.parseOne(ctx, url, writeJobs, Options{TLS: o.TLS, Logger: o.Logger})
+	t, err := r.parseOne(ctx, url, forJobs, Options{TLS: o.TLS, Logger: o.Logger})
 	if err == nil && t.TLS != nil && t.Scheme.Port == "" { // in memory, or a file
 		err = fmt.Errorf("%s:// has no use for TLS", t.Scheme.Name)
 	}
@@ -225,9 +235,9 @@ func (r *Registry) Jobs(ctx context.Context, url string, o JobsOptions) (jobs.St
 // Database returns the SQL database of a URL with the drivers of r, as the function [Database]
 // does. It does not connect. Close it after use.
 func (r *Registry) Database(ctx context.Context, url string, o Options) (sqldb.DB, error) {
-	t, err := r.parseOne(ctx, url, writeDatabase, o)
+	t, err := r.parseOne(ctx, url, forDatabase, o)
 	if err == nil && t.parts.Database == nil {
-		err = fmt.Errorf("%s:// is no SQL database; %s", t.Scheme.Name, writeDatabase)
+		err = fmt.Errorf("%s:// is no SQL database; %s", t.Scheme.Name, forDatabase.advice)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("open: database: %w", err)
@@ -238,7 +248,7 @@ func (r *Registry) Database(ctx context.Context, url string, o Options) (sqldb.D
 // Outbox constructs the outbox in a database with the drivers of r, as the function [Outbox] does.
 // It connects at first use. Returns an error if the URL is invalid, or its server has no outbox.
 func (r *Registry) Outbox(ctx context.Context, url string, o OutboxOptions) (OutboxStore, error) {
-	t, err := r.parseOne(ctx, url, writeOutbox, Options{Namespace: o.Namespace, TLS: o.TLS, Logger: o.Logger})
+	t, err := r.parseOne(ctx, url, forDatabase, Options{Namespace: o.Namespace, TLS: o.TLS, Logger: o.Logger})
 	if err != nil {
 		return nil, fmt.Errorf("open: outbox: %w", err)
 	}

@@ -133,7 +133,7 @@ func TestRegistryJobsAndSchedules(t *testing.T) {
 			}
 		}
 	}
-	for _, url := range []string{"sqlite:app.db", "SQLite:///app.db", "postgres://u:" + secret + "@host/db", "redis://:" + secret + "@host"} {
+	for _, url := range []string{"sqlite:app.db", "SQLite:///app.db", "postgres://u:" + secret + "@host/db"} {
 		_, jerr := empty.Jobs(t.Context(), url, open.JobsOptions{})
 		_, serr := empty.Schedule(t.Context(), url, open.ScheduleOptions{})
 		for _, err := range []error{jerr, serr} {
@@ -212,6 +212,28 @@ func TestNoParts(t *testing.T) {
 	} {
 		if err := f(); err == nil || !strings.Contains(err.Error(), "hollow:// "+want) {
 			t.Errorf("%v, want %q", err, want)
+		}
+	}
+}
+
+// TestUselessImport shows that an error about a scheme without a driver names the driver's package
+// only if it serves the call.
+func TestUselessImport(t *testing.T) {
+	var r open.Registry
+	schedule := func(url string) error { _, err := r.Schedule(t.Context(), url, open.ScheduleOptions{}); return err }
+	jobs := func(url string) error { _, err := r.Jobs(t.Context(), url, open.JobsOptions{}); return err }
+	for name, c := range map[string]struct {
+		err  error
+		want string
+	}{
+		"schedule in RabbitMQ": {schedule("amqp://user:hunter2@host"), "amqp:// keeps no schedules; write sqlite:app.db"},
+		"schedule in Redis":    {schedule("redis://:hunter2@host"), "/open/redis"},
+		"schedule in a file":   {schedule("sqlite:app.db"), "/open/sqlite"},
+		"jobs in NATS":         {jobs("nats://user:hunter2@host"), "nats:// keeps no jobs; write sqlite:jobs.db"},
+		"jobs in PostgreSQL":   {jobs("postgres://user:hunter2@host/db"), "/open/postgres"},
+	} {
+		if c.err == nil || !strings.Contains(c.err.Error(), c.want) || strings.Contains(c.err.Error(), "hunter2") {
+			t.Errorf("%s: %v, want %q", name, c.err, c.want)
 		}
 	}
 }

@@ -105,11 +105,30 @@ func CheckPut(key string, data []byte) error {
 	return CheckKey(key)
 }
 
-// Settle runs try, one attempt of a Put or Delete, for authors of stores. It repeats try while
-// again returns true for its error, which means that the outcome is unknown. Such an attempt may
-// have succeeded, so a later [ErrConflict] is judged by own: it reads the value and reports
-// whether it is the one that this call stores, with its revision.
-func Settle(try func() (uint64, error), again func(err error, attempt int) bool, own func() (uint64, bool)) (uint64, error) {
+// SettlePut runs try, one attempt of a Put to s, for authors of stores. It repeats try while again
+// returns true for its error, which means that the outcome is unknown. Such an attempt may have
+// succeeded. So after a later [ErrConflict] it reads the value: a newer one with the same data
+// counts as stored.
+func SettlePut(ctx context.Context, s Store, key string, data []byte, revision uint64, try func() (uint64, error), again func(err error, attempt int) bool) (uint64, error) {
+	return settle(try, again, func() (uint64, bool) {
+		v, err := s.Get(ctx, key)
+		return v.Revision, err == nil && v.Revision > revision && string(v.Data) == string(data)
+	})
+}
+
+// SettleDelete is SettlePut for a Delete. After a later [ErrConflict], a missing value counts as
+// deleted.
+func SettleDelete(ctx context.Context, s Store, key string, try func() error, again func(err error, attempt int) bool) error {
+	_, err := settle(func() (uint64, error) { return 0, try() }, again, func() (uint64, bool) {
+		_, err := s.Get(ctx, key)
+		return 0, errors.Is(err, ErrNotFound)
+	})
+	return err
+}
+
+// settle repeats try while again says so. It calls own after an [ErrConflict] that follows an
+// unknown outcome; own reports whether the change is stored, with its revision.
+func settle(try func() (uint64, error), again func(err error, attempt int) bool, own func() (uint64, bool)) (uint64, error) {
 	for attempt := 0; ; attempt++ {
 		revision, err := try()
 		switch {

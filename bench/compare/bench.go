@@ -22,6 +22,7 @@ type report struct {
 	AllocsPerTask float64 `json:"allocs_per_task"`
 	RSS           int     `json:"rss_kb"`
 	CPU           float64 `json:"cpu_percent"`
+	Server        float64 `json:"server_cpu_percent"`
 	Delayed       struct {
 		Before    float64 `json:"enqueue_before"`
 		After     float64 `json:"enqueue_after"`

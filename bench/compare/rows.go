@@ -66,7 +66,7 @@ func memory() figure {
 }
 
 func processor() figure {
-	return figure{of: func(r report) float64 { return r.CPU }, unit: " % of a core", lower: true}
+	return figure{of: func(r report) float64 { return r.CPU + r.Server }, unit: " % of a core", lower: true}
 }
 
 func latest() figure {

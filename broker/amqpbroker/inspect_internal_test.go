@@ -8,7 +8,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// answer is what a server says of a queue, after a time.
+// answer is the state of a queue that a server reports after a time.
 type answer struct {
 	after               time.Duration
 	messages, consumers int

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
@@ -17,12 +18,15 @@ import (
 
 // Broker is a [broker.Broker] over a SQL database. Create it with [New].
 type Broker struct {
-	cfg   Config
-	conn  *sqlconn.Conn
-	text  *texts
-	out   *batcher[row] // sends published messages
-	nodes nodes         // nodes that noted starts through this Broker
-	watch watchers
+	cfg     Config
+	conn    *sqlconn.Conn
+	text    *texts
+	out     *sqlconn.Batcher[row]   // sends published messages
+	peeks   *sqlconn.Batcher[*peek] // reads for all waiting subscriptions
+	nodes   nodes                   // nodes that noted starts through this Broker
+	watch   watchers
+	polling atomic.Bool // a question for peeks came from a poll
+	begun   time.Time   // all subscriptions poll at the same times after it
 
 	queues sync.Map // name -> *queue, for queues that exist
 
@@ -76,12 +80,23 @@ func New(cfg Config) (*Broker, error) {
 	}
 	b := &Broker{
 		cfg: cfg, conn: conn, text: newTexts(conn.Dialect()),
-		subs: make(map[*subscription]struct{}), closeDone: make(chan struct{}),
+		subs: make(map[*subscription]struct{}), closeDone: make(chan struct{}), begun: time.Now(),
 	}
 	b.life, b.end = context.WithCancel(context.Background())
 	b.calls, b.cut = context.WithCancel(context.Background())
-	b.out = &batcher[row]{b: b, send: b.insert, single: oneStatement[row], size: rowSize, added: wake.New()}
+	b.out = &sqlconn.Batcher[row]{Owner: b.owner(), Send: b.insert, Kind: sqlconn.Always[row](conn.Single), Size: rowSize}
+	reader := b.owner()
+	reader.Ready = b.gather
+	b.peeks = &sqlconn.Batcher[*peek]{Owner: reader, Send: b.peekAll, Kind: sqlconn.Always[*peek](conn.View)}
 	return b, nil
+}
+
+// owner returns b as the owner of a batcher.
+func (b *Broker) owner() sqlconn.BatchOwner {
+	return sqlconn.BatchOwner{
+		Start: b.start, Ready: b.ready, Pause: func(attempt int) bool { return b.pause(b.life, attempt) },
+		Life: b.life, Calls: b.calls, Closed: errClosed,
+	}
 }
 
 // postgres reports whether the database is PostgreSQL.

@@ -157,7 +157,7 @@ func (d *delivery) Ack(ctx context.Context) error {
 	if err := d.beginSettle(ctx); err != nil {
 		return err
 	}
-	d.sub.settles.add(&entry[settlement]{v: settlement{d: d, kind: acked}})
+	d.sub.settles.Add(&sqlconn.Entry[settlement]{V: settlement{d: d, kind: acked}})
 	d.endSettle(acked, nil)
 	return nil
 }
@@ -207,9 +207,9 @@ func (d *delivery) await(ctx context.Context, v settlement, what string) error {
 	if err := d.beginSettle(ctx); err != nil {
 		return err
 	}
-	e := &entry[settlement]{v: v, call: newCall(1)}
-	d.sub.settles.add(e)
-	err := wrap(d.sub.settles.wait(ctx, e.call, []*entry[settlement]{e})[0], what, d.sub.q.name)
+	e := &sqlconn.Entry[settlement]{V: v, Call: sqlconn.NewBatchCall(1)}
+	d.sub.settles.Add(e)
+	err := wrap(d.sub.settles.Wait(ctx, e.Call, []*sqlconn.Entry[settlement]{e})[0], what, d.sub.q.name)
 	d.endSettle(v.kind, err)
 	return err
 }
@@ -252,11 +252,11 @@ func (d *delivery) notHeld(k kind, resent bool) error {
 //     makes a late one harmless.
 //
 // It takes s.mu.
-func (s *subscription) shouldResend(e *entry[settlement], err error) bool {
+func (s *subscription) shouldResend(e *sqlconn.Entry[settlement], err error) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	lasts := time.Now().Before(e.v.d.until)
-	if e.call == nil {
+	lasts := time.Now().Before(e.V.d.until)
+	if e.Call == nil {
 		return !errors.Is(err, broker.ErrClosed) && (lasts || !s.isClosed)
 	}
 	return errors.Is(err, sqlconn.ErrIndeterminate) && lasts

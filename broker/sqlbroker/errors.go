@@ -2,7 +2,6 @@ package sqlbroker
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/swarmiji/swarmiji/broker"
@@ -47,18 +46,4 @@ var errClosed = fmt.Errorf("%w: the broker is closed", broker.ErrClosed)
 // errNotSent returns the error of a message that was not sent before ctx ended.
 func errNotSent(ctx context.Context) error {
 	return fmt.Errorf("%w: %w", sqlconn.ErrUnavailable, ctx.Err())
-}
-
-// errUnknown returns the error of a message whose transaction was in progress when ctx ended: it
-// may be committed.
-func errUnknown(ctx context.Context) error {
-	return fmt.Errorf("%w: %w", sqlconn.ErrIndeterminate, ctx.Err())
-}
-
-// asClosed returns err, or errClosed if err only says that the ctx of the Broker has ended.
-func (b *Broker) asClosed(err error) error {
-	if err != nil && b.calls.Err() != nil && errors.Is(err, sqlconn.ErrUnavailable) {
-		return errClosed
-	}
-	return err
 }

@@ -3,7 +3,9 @@ package sqlbroker
 import (
 	"context"
 	"errors"
+	"math"
 	"strings"
+	"time"
 
 	"github.com/swarmiji/swarmiji/internal/sqlconn"
 )
@@ -66,4 +68,18 @@ func Plans(ctx context.Context, b *Broker) (map[string]string, error) {
 		}
 	}
 	return plans, nil
+}
+
+// Peek reads whether a message of the queue can be claimed now, and the time until the first can.
+func Peek(ctx context.Context, b *Broker, name string) (ready bool, wake time.Duration, err error) {
+	q, err := b.queue(ctx, name)
+	if err != nil {
+		return false, 0, err
+	}
+	p := &peek{queue: q}
+	for range q.count() {
+		p.from = append(p.from, math.MinInt64)
+	}
+	err = b.view(ctx, func(ctx context.Context, tx *sqlconn.Tx) error { return b.peekIn(ctx, tx, p) })
+	return p.ready, p.wake, err
 }

@@ -33,6 +33,8 @@ type fetcher struct {
 	size    int       // the average body of the last claim; -1: unknown
 	unknown []*claim  // claims of unknown outcome
 	short   bool      // the last claim found fewer messages than it wanted
+	expects bool      // a message is due at next
+	polls   bool      // the next claim follows from nothing but the passed time
 
 	// The cursor of each level, for PostgreSQL: the last claimed message. Claims from the beginning
 	// would look at all messages that are held or were removed recently.
@@ -156,6 +158,7 @@ func (f *fetcher) wait() {
 		}
 	}
 	f.timer.Reset(time.Until(next))
+	f.polls = false
 	select {
 	case <-s.wakeFetch:
 		return
@@ -168,7 +171,7 @@ func (f *fetcher) wait() {
 		if now.Before(f.next) {
 			return // to look for a lost claim
 		}
-		f.next = now.Add(s.b.cfg.Poll)
+		f.polls, f.next = !f.expects, s.b.nextPoll(now)
 	}
 	f.rewind()
 	s.mu.Lock()
@@ -193,11 +196,14 @@ func (f *fetcher) claim(want int) error {
 	sweeps := s.b.postgres() && f.due[0] == math.MinInt64
 	ctx, cancel := context.WithTimeout(s.b.calls, s.lease)
 	defer cancel()
-	if ready, err := f.mayFind(ctx, c); err != nil || !ready {
-		if err == nil {
-			f.accept(c, nil)
-		}
+	if ready, err := f.mayFind(ctx, c); err != nil {
 		return err
+	} else if !ready {
+		if sweeps {
+			f.sweep, f.swept = time.Since(c.sent), c.sent
+		}
+		f.accept(c, nil)
+		return nil
 	}
 	var rows []stored
 	// A claim that is lost in a crash of the server is only a redelivery: AckSync makes it durable
@@ -250,9 +256,9 @@ func (f *fetcher) claimAll(ctx context.Context, tx *sqlconn.Tx, c *claim) (rows 
 // returns them. If they are too few it sets c.wake to the time until the next delayed message is
 // due. Returns errors of the database.
 func (f *fetcher) claimEach(ctx context.Context, tx *sqlconn.Tx, c *claim) (rows []stored, err error) {
-	text, q := f.s.b.text, f.s.q.id
+	text, q := f.s.b.text, f.s.q
 	for _, level := range f.levels {
-		found, err := tx.Query(ctx, text.claim, q, level, c.want-len(rows), f.s.lease.Microseconds(), c.token)
+		found, err := tx.Query(ctx, text.claim, q.id, level, c.want-len(rows), f.s.lease.Microseconds(), c.token)
 		if err != nil {
 			return nil, err
 		}
@@ -260,39 +266,10 @@ func (f *fetcher) claimEach(ctx context.Context, tx *sqlconn.Tx, c *claim) (rows
 			return rows, err
 		}
 	}
-	_, err = f.readNext(ctx, tx, c)
+	p := &peek{queue: q}
+	err = f.s.b.peekIn(ctx, tx, p)
+	c.wake = p.wake
 	return rows, err
-}
-
-// mayFind reports whether to send the claim c. After a claim that found too little in a file it
-// reads first whether there is a message: a claim without result would lock out all other writers.
-// Each change of the file wakes the consumers of all queues.
-func (f *fetcher) mayFind(ctx context.Context, c *claim) (ready bool, err error) {
-	conn := f.s.b.conn
-	if f.s.b.postgres() || !conn.Shared() || !f.short {
-		return true, nil
-	}
-	err = conn.View(ctx, func(ctx context.Context, tx *sqlconn.Tx) (err error) {
-		ready, err = f.readNext(ctx, tx, c)
-		return err
-	})
-	return ready, err
-}
-
-// readNext reads when the next message of each level can be claimed, for SQLite. It notes in c when
-// to claim again, and reports whether a message can be claimed now.
-func (f *fetcher) readNext(ctx context.Context, tx *sqlconn.Tx, c *claim) (ready bool, err error) {
-	for _, level := range f.levels {
-		var next int64
-		err := tx.Row(ctx, f.s.b.text.next, f.s.q.id, level).Scan(&next)
-		if err == nil {
-			c.wakeIn(&next)
-			ready = ready || next <= 0
-		} else if !errors.Is(err, sqlconn.ErrNoRows) {
-			return false, err
-		}
-	}
-	return ready, nil
 }
 
 // scan appends the messages of a query to rows, returns the result and closes the query. Returns
@@ -389,11 +366,11 @@ func (f *fetcher) accept(c *claim, rows []stored) {
 	if len(rows) > 0 {
 		f.size = bytes / len(rows)
 	}
-	wait := s.b.cfg.Poll
-	if c.wake > 0 {
-		wait = min(wait, c.wake)
+	now := time.Now()
+	f.next, f.expects = s.b.nextPoll(now), false
+	if due := now.Add(c.wake); c.wake > 0 && due.Before(f.next) {
+		f.next, f.expects = due, true
 	}
-	f.next = time.Now().Add(wait)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if short && !f.moved {
@@ -401,7 +378,9 @@ func (f *fetcher) accept(c *claim, rows []stored) {
 	}
 	f.moved = s.b.postgres() && len(rows) > 0
 	if short {
-		f.floor, f.moved = c.now-lateCommit.Microseconds(), false
+		if f.moved = false; c.now > 0 {
+			f.floor = c.now - lateCommit.Microseconds()
+		}
 		f.rewind()
 	}
 	f.add(c, rows)

@@ -27,7 +27,7 @@ type row struct {
 const fixedSize = 200
 
 // rowSize returns the approximate size of a message, in bytes.
-func rowSize(e *entry[row]) int { return fixedSize + len(e.v.m.Body) + len(e.v.meta) }
+func rowSize(e *sqlconn.Entry[row]) int { return fixedSize + len(e.V.m.Body) + len(e.V.meta) }
 
 // encode returns m as a row of q, for delivery at the given time; zero: at once. A time from
 // broker.FromNow counts from the insertion, by the database's clock. Returns ErrMalformed or
@@ -115,9 +115,9 @@ func (b *Broker) publish(ctx context.Context, o broker.Outgoing) error {
 	if ctx.Err() != nil {
 		return wrap(errNotSent(ctx), "publish to", o.Queue)
 	}
-	e := &entry[row]{v: r, call: newCall(1)}
-	b.out.add(e)
-	return wrap(b.out.wait(ctx, e.call, []*entry[row]{e})[0], "publish to", o.Queue)
+	e := &sqlconn.Entry[row]{V: r, Call: sqlconn.NewBatchCall(1)}
+	b.out.Add(e)
+	return wrap(b.out.Wait(ctx, e.Call, []*sqlconn.Entry[row]{e})[0], "publish to", o.Queue)
 }
 
 // prepare returns the encoded message of o. It waits for the database if the queue is not known.
@@ -142,7 +142,7 @@ func (b *Broker) prepare(ctx context.Context, o broker.Outgoing) (row, error) {
 // [broker.BatchError] with the error of each message, one of those of publish.
 func (b *Broker) PublishBatch(ctx context.Context, ms []broker.Outgoing) error {
 	errs := make([]error, len(ms))
-	es := make([]*entry[row], 0, len(ms))
+	es := make([]*sqlconn.Entry[row], 0, len(ms))
 	at := make([]int, 0, len(ms))
 	failed := false
 	for i, o := range ms {
@@ -151,15 +151,15 @@ func (b *Broker) PublishBatch(ctx context.Context, ms []broker.Outgoing) error {
 			errs[i], failed = wrap(err, "publish to", o.Queue), true
 			continue
 		}
-		es, at = append(es, &entry[row]{v: r}), append(at, i)
+		es, at = append(es, &sqlconn.Entry[row]{V: r}), append(at, i)
 	}
 	if len(es) > 0 {
-		c := newCall(len(es))
+		c := sqlconn.NewBatchCall(len(es))
 		for _, e := range es {
-			e.call = c
+			e.Call = c
 		}
-		b.out.add(es...)
-		for i, err := range b.out.wait(ctx, c, es) {
+		b.out.Add(es...)
+		for i, err := range b.out.Wait(ctx, c, es) {
 			if err != nil {
 				errs[at[i]], failed = wrap(err, "publish to", ms[at[i]].Queue), true
 			}
@@ -171,24 +171,21 @@ func (b *Broker) PublishBatch(ctx context.Context, ms []broker.Outgoing) error {
 	return nil
 }
 
-// oneStatement reports that a batch needs one statement.
-func oneStatement[T any]([]*entry[T]) bool { return true }
-
 // insert stores the messages es and notifies the consumers of their queues after the commit. A
 // message with the same id and generation as a stored one is dropped. Returns errors of the
 // database. It is the send function of the batcher of published messages.
 //
 // A message whose id an open transaction of a caller has stored waits for its end. The others must
 // not wait with it.
-func (b *Broker) insert(ctx context.Context, tx *sqlconn.Tx, es []*entry[row]) error {
+func (b *Broker) insert(ctx context.Context, tx *sqlconn.Tx, es []*sqlconn.Entry[row]) error {
 	tx.Hasty(true)
 	rows := make([][]any, len(es))
 	topics := make(map[*queue]bool)
 	for i, e := range es {
-		rows[i] = e.v.values()
-		if !topics[e.v.q] {
-			topics[e.v.q] = true
-			tx.Notify(e.v.q.topic)
+		rows[i] = e.V.values()
+		if !topics[e.V.q] {
+			topics[e.V.q] = true
+			tx.Notify(e.V.q.topic)
 		}
 	}
 	_, err := b.each(ctx, tx, b.text.insert, insertColumns, rows)

@@ -3,7 +3,6 @@ package sqlbroker
 import (
 	"context"
 	"errors"
-	"strings"
 
 	"github.com/swarmiji/swarmiji/internal/sqlconn"
 )
@@ -23,7 +22,7 @@ func (b *Broker) each(ctx context.Context, tx *sqlconn.Tx, query string, columns
 		}
 		return hit, nil
 	}
-	found, err := tx.Query(ctx, query, arrays(columns, rows)...)
+	found, err := tx.Query(ctx, query, sqlconn.Arrays(columns, rows)...)
 	if err != nil {
 		return nil, err
 	}
@@ -35,29 +34,4 @@ func (b *Broker) each(ctx context.Context, tx *sqlconn.Tx, query string, columns
 		hit[n-1] = true
 	}
 	return hit, errors.Join(found.Err(), found.Close())
-}
-
-// arrays returns an array for each column of the rows. A column of type bytea may hold nil.
-func arrays(columns []string, rows [][]any) []any {
-	args := make([]any, len(columns))
-	for c, column := range columns {
-		switch _, kind, _ := strings.Cut(column, " "); kind {
-		case "bigint":
-			args[c] = array[int64](rows, c)
-		case "text":
-			args[c] = array[string](rows, c)
-		default:
-			args[c] = array[[]byte](rows, c)
-		}
-	}
-	return args
-}
-
-// array returns one column of the rows.
-func array[T any](rows [][]any, column int) []T {
-	a := make([]T, len(rows))
-	for i, r := range rows {
-		a[i], _ = r[column].(T)
-	}
-	return a
 }

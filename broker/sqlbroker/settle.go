@@ -39,28 +39,31 @@ func retryColumns() []string      { return keyAnd(insertColumns...) }
 func deadLetterColumns() []string { return keyAnd(deadColumns...) }
 
 // settlementSize returns the approximate size of a settlement, in bytes.
-func settlementSize(e *entry[settlement]) int {
-	if e.v.kind == replaced {
-		return fixedSize + len(e.v.next.m.Body) + len(e.v.next.meta)
+func settlementSize(e *sqlconn.Entry[settlement]) int {
+	if e.V.kind == replaced {
+		return fixedSize + len(e.V.next.m.Body) + len(e.V.next.meta)
 	}
-	return fixedSize + len(e.v.dead.Reason) + len(e.v.dead.Stack)
+	return fixedSize + len(e.V.dead.Reason) + len(e.V.dead.Stack)
 }
 
-// oneKind reports whether PostgreSQL needs only one statement for the settlements es.
-func (s *subscription) oneKind(es []*entry[settlement]) bool {
+// transaction returns Single if PostgreSQL needs only one statement for the settlements es.
+func (s *subscription) transaction(es []*sqlconn.Entry[settlement]) sqlconn.Transaction {
 	for _, e := range es {
-		if e.v.kind != es[0].v.kind {
-			return false
+		if e.V.kind != es[0].V.kind {
+			return s.b.conn.Update
 		}
 	}
-	return s.b.postgres()
+	if s.b.postgres() {
+		return s.b.conn.Single
+	}
+	return s.b.conn.Update
 }
 
 // settle executes the settlements es in tx, one statement for each kind on PostgreSQL. It sets the
 // error of each: nil, or that of notHeld if its message is not held under its token. It notifies
 // the consumers of queues that get a released or retried message. Returns errors of the database,
 // for which all of es failed. It is the send function of the batcher of settlements. It takes s.mu.
-func (s *subscription) settle(ctx context.Context, tx *sqlconn.Tx, es []*entry[settlement]) error {
+func (s *subscription) settle(ctx context.Context, tx *sqlconn.Tx, es []*sqlconn.Entry[settlement]) error {
 	text := s.b.text
 	for _, k := range []struct {
 		kind    kind
@@ -76,11 +79,11 @@ func (s *subscription) settle(ctx context.Context, tx *sqlconn.Tx, es []*entry[s
 		{replaced, text.retry, retryColumns(), func(v *settlement) []any { return v.next.values() }},
 		{kept, text.renew, renewColumns(), func(*settlement) []any { return []any{s.lease.Microseconds()} }},
 	} {
-		var some []*entry[settlement]
+		var some []*sqlconn.Entry[settlement]
 		var rows [][]any
 		for _, e := range es {
-			if e.v.kind == k.kind {
-				some, rows = append(some, e), append(rows, append(e.v.d.key(), k.values(&e.v)...))
+			if e.V.kind == k.kind {
+				some, rows = append(some, e), append(rows, append(e.V.d.key(), k.values(&e.V)...))
 			}
 		}
 		if len(some) == 0 {
@@ -91,16 +94,16 @@ func (s *subscription) settle(ctx context.Context, tx *sqlconn.Tx, es []*entry[s
 			return err
 		}
 		for i, e := range some {
-			e.err = nil
+			e.Err = nil
 			if !hit[i] {
-				e.err = e.v.d.notHeld(k.kind, e.maybeSent)
+				e.Err = e.V.d.notHeld(k.kind, e.MaybeSent)
 				continue
 			}
 			switch k.kind {
 			case released:
 				tx.Notify(s.q.topic)
 			case replaced:
-				tx.Notify(e.v.next.q.topic)
+				tx.Notify(e.V.next.q.topic)
 			}
 		}
 	}

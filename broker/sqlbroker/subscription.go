@@ -25,7 +25,7 @@ type subscription struct {
 	b       *Broker
 	q       *queue
 	lease   time.Duration
-	settles *batcher[settlement]
+	settles *sqlconn.Batcher[settlement]
 	watcher *sqlconn.Watcher
 
 	wakeFetch  wake.Signal // there may be room for messages, or the subscription is closed
@@ -71,8 +71,8 @@ func (b *Broker) Subscribe(ctx context.Context, name string, o broker.SubscribeO
 		closed: make(chan struct{}), idle: make(chan struct{}), renewing: make(chan struct{}, 1),
 		held: make(map[*delivery]struct{}), ready: make([][]*delivery, q.count()),
 	}
-	s.settles = &batcher[settlement]{
-		b: b, send: s.settle, single: s.oneKind, size: settlementSize, resend: s.shouldResend, added: wake.New(),
+	s.settles = &sqlconn.Batcher[settlement]{
+		Owner: b.owner(), Send: s.settle, Kind: s.transaction, Size: settlementSize, Resend: s.shouldResend,
 	}
 	if s.lease == 0 {
 		s.lease = b.cfg.Lease
@@ -214,7 +214,7 @@ func (s *subscription) Close(ctx context.Context) error {
 	case <-ctx.Done():
 		return fmt.Errorf("sql close of a subscription to %.128q: %w: %w", s.q.name, broker.ErrUnavailable, ctx.Err())
 	}
-	if err := s.settles.flush(ctx); err != nil {
+	if err := s.settles.Flush(ctx); err != nil {
 		return fmt.Errorf("sql close of a subscription to %.128q: %w: %w", s.q.name, broker.ErrUnavailable, err)
 	}
 	return nil
@@ -262,10 +262,10 @@ func (s *subscription) lose(d *delivery) {
 
 // giveBack returns the messages ds to their places in the queue, subtracts uncounted from their
 // deliveries, and notifies the consumers. A message that is no longer held is skipped. It waits for
-// the database, up to maxBatch messages at a time, and repeats a call of unknown outcome until ctx
+// the database, up to maxClaim messages at a time, and repeats a call of unknown outcome until ctx
 // or the Broker ends. Returns the first error; the messages before are returned then.
 func (s *subscription) giveBack(ctx context.Context, ds []*delivery, uncounted int64) error {
-	for part := range slices.Chunk(ds, maxBatch) {
+	for part := range slices.Chunk(ds, maxClaim) {
 		rows := make([][]any, len(part))
 		for i, d := range part {
 			rows[i] = append(d.key(), int64(0), uncounted)

@@ -2,6 +2,7 @@ package sqlbroker
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/swarmiji/swarmiji/internal/sqlconn"
@@ -23,8 +24,11 @@ type texts struct {
 	// token. It returns the time until the next is due, the time, and the columns of claimed. SQLite:
 	// $2 level, $3 number, $4 lease, $5 token. It returns the columns of claimed.
 	claim string
-	// next: $1 queue, $2 level. It returns when the first message can be claimed, for SQLite.
-	next string
+	// peek returns a row for each pair of a queue and a level that has a message: the number of the
+	// pair, from 0 on, and the time until the first can be claimed. PostgreSQL: $1 queues, $2 levels,
+	// $3 the due time where each begins. SQLite: $1 the numbers queue * maxLevels + level, as JSON. It
+	// also returns null for a pair without a message.
+	peek string
 	// clock returns the time.
 	clock string
 	// recover: $1 queue, $2 token, $3 largest number of messages to look at. It returns the columns
@@ -218,6 +222,12 @@ func (t *texts) forPostgres(now, once string) {
 		SELECT (SELECT min(d.due) FROM unnest($2::bigint[]) AS l(level) CROSS JOIN LATERAL (SELECT m.due FROM swarmiji_message AS m
 				WHERE m.queue = $1 AND m.level = l.level AND m.due > (SELECT t FROM c) ORDER BY m.due LIMIT 1) AS d) - c.t, c.t, ` + claimed + `
 		FROM c LEFT JOIN m ON true`
+	of := `FROM swarmiji_message AS m WHERE m.queue = k.queue AND m.level = k.level AND `
+	t.peek = `SELECT k.n - 1, x.next FROM ` + unnest("queue bigint", "level bigint", "due bigint") + ` CROSS JOIN (SELECT ` + now + ` AS t) AS c
+		CROSS JOIN LATERAL (SELECT coalesce(
+			(SELECT 0 ` + of + `m.due >= k.due AND m.due <= c.t AND m.leased <= c.t ORDER BY m.due, m.seq LIMIT 1),
+			(SELECT m.due - c.t ` + of + `m.due > c.t ORDER BY m.due LIMIT 1)) AS next) AS x
+		WHERE x.next IS NOT NULL`
 	t.ackOne = `DELETE FROM swarmiji_message` + ofRow + ` RETURNING CAST(pg_current_xact_id() AS text)`
 	// After a failover the id may be one of the future, which pg_xact_status refuses.
 	t.tokenOf = `SELECT (SELECT token FROM swarmiji_message WHERE queue = $1 AND id = $2 AND generation = $3),
@@ -257,8 +267,10 @@ func (t *texts) forSQLite(now, once string) {
 		WHERE seq IN (SELECT seq FROM swarmiji_message WHERE queue = $1 AND level = $2 AND ` + free + ` <= ` + once + `
 			ORDER BY ` + free + `, seq LIMIT $3)
 		RETURNING ` + strings.ReplaceAll(claimed, "m.", "")
-	t.next = `SELECT ` + free + ` - ` + once + ` FROM swarmiji_message WHERE queue = $1 AND level = $2
-		ORDER BY ` + free + `, seq LIMIT 1`
+	levels := strconv.Itoa(maxLevels)
+	t.peek = `SELECT k.key, (SELECT ` + free + ` - ` + once + ` FROM swarmiji_message
+			WHERE queue = k.value / ` + levels + ` AND level = k.value % ` + levels + ` ORDER BY ` + free + `, seq LIMIT 1)
+		FROM json_each($1) AS k`
 	t.ack = `DELETE FROM swarmiji_message` + ofRow
 	t.release = `UPDATE swarmiji_message SET leased = 0, token = 0, deliveries = deliveries - $6,
 		due = CASE WHEN $5 > 0 THEN ` + now + ` + $5 ELSE due END` + ofRow

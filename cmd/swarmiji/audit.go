@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/swarmiji/swarmiji/cmd/swarmiji/internal/cli"
 	"github.com/swarmiji/swarmiji/inspect"
 )
 
@@ -23,16 +24,16 @@ func (a *app) auditCmd() *cobra.Command {
 			"  swarmiji audit --limit 1000 -o csv",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.inspect(cmd.Context(), inspection{}, func(ctx context.Context, api inspect.API) error {
+			return a.Inspect(cmd.Context(), cli.Inspection{}, func(ctx context.Context, api inspect.API) error {
 				page, err := api.ListAudit(ctx, q)
 				if err != nil {
 					return err
 				}
-				t := &table{head: []string{"AT", "WHO", "DID", "TARGET", "DONE", "ERROR"}}
+				t := &cli.Table{Head: []string{"AT", "WHO", "DID", "TARGET", "DONE", "ERROR"}}
 				for _, e := range page.Entries {
-					t.add(e.At, e.Who, string(e.Do), cut(e.Target), e.Done, cut(e.Error))
+					t.Add(e.At, e.Who, string(e.Do), cli.Cut(e.Target), e.Done, cli.Cut(e.Error))
 				}
-				return a.show(page.Entries, t)
+				return a.Show(page.Entries, t)
 			})
 		},
 	}

@@ -5,12 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/cmd/swarmiji/internal/cli"
 	"github.com/swarmiji/swarmiji/events"
 	"github.com/swarmiji/swarmiji/open"
 	"github.com/swarmiji/swarmiji/producer"
@@ -65,18 +65,18 @@ type callOutput struct {
 }
 
 func (a *app) call(cmd *cobra.Command, args []string, o *callOptions) error {
-	arguments, err := a.arguments(args[1:])
+	arguments, err := a.Arguments(args[1:])
 	if err != nil {
 		return err
 	}
 	if o.in < 0 || o.expires < 0 || cmd.Flags().Changed("retries") && o.retries < 0 {
-		return fmt.Errorf("%w: --in, --expires and --retries are not negative", errUsage)
+		return fmt.Errorf("%w: --in, --expires and --retries are not negative", cli.ErrUsage)
 	}
-	sealer, err := a.sealer()
+	sealer, err := a.Sealer()
 	if err != nil {
 		return err
 	}
-	compressed, err := compression()
+	compressed, err := cli.Compression()
 	if err != nil {
 		return err
 	}
@@ -93,7 +93,7 @@ func (a *app) call(cmd *cobra.Command, args []string, o *callOptions) error {
 	if cmd.Flags().Changed("retries") {
 		options = append(options, task.WithMaxRetries(o.retries))
 	}
-	return a.with(cmd.Context(), open.Options{}, func(ctx context.Context, s *open.Swarm) error {
+	return a.With(cmd.Context(), open.Options{}, func(ctx context.Context, s *open.Swarm) error {
 		if o.make {
 			if err := broker.Declare(ctx, s.Broker, broker.Queue{Name: o.queue}); err != nil {
 				return err
@@ -113,13 +113,13 @@ func (a *app) call(cmd *cobra.Command, args []string, o *callOptions) error {
 			return err
 		}
 		if !o.wait {
-			return a.show(callOutput{ID: pending.ID(), State: task.StatePending}, &table{head: []string{string(pending.ID())}})
+			return a.Show(callOutput{ID: pending.ID(), State: task.StatePending}, &cli.Table{Head: []string{string(pending.ID())}})
 		}
 		return a.await(ctx, pending)
 	})
 }
 
-// await waits for the end of a task and prints it. It returns a *taskFailedError if the task
+// await waits for the end of a task and prints it. It returns a *cli.TaskFailedError if the task
 // failed.
 func (a *app) await(ctx context.Context, p task.Pending) error {
 	var result json.RawMessage
@@ -133,41 +133,16 @@ func (a *app) await(ctx context.Context, p task.Pending) error {
 			out.State = task.StateFailed
 		}
 		out.Error = err.Error()
-		err = &taskFailedError{err}
-		if a.output == "table" {
+		err = &cli.TaskFailedError{Cause: err}
+		if a.Output == "table" {
 			return err
 		}
 	}
 	if result == nil {
 		result = json.RawMessage("null")
 	}
-	return errors.Join(a.show(out, &table{head: []string{string(result)}}), err)
+	return errors.Join(a.Show(out, &cli.Table{Head: []string{string(result)}}), err)
 }
-
-// arguments returns the JSON arguments of the command line. "-" reads them from stdin. Without an
-// argument it returns null.
-func (a *app) arguments(given []string) (json.RawMessage, error) {
-	if len(given) == 0 {
-		return json.RawMessage("null"), nil
-	}
-	text := []byte(given[0])
-	if given[0] == "-" {
-		var err error
-		if text, err = io.ReadAll(io.LimitReader(a.stdin, maxArguments+1)); err != nil {
-			return nil, err
-		}
-		if len(text) > maxArguments {
-			return nil, fmt.Errorf("%w: more than %d bytes of arguments", errUsage, maxArguments)
-		}
-	}
-	if !json.Valid(text) {
-		return nil, fmt.Errorf("%w: the arguments are no JSON; a text is written '\"text\"'", errUsage)
-	}
-	return text, nil
-}
-
-// maxArguments limits the bytes read from stdin. Adapters accept less.
-const maxArguments = 16 << 20
 
 // existing is a router that declares no queue, so that a misspelt queue is an error.
 type existing struct{}

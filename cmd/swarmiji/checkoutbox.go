@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/swarmiji/swarmiji/cmd/swarmiji/internal/cli"
 	"github.com/swarmiji/swarmiji/inspect"
 	"github.com/swarmiji/swarmiji/open"
 	"github.com/swarmiji/swarmiji/outbox"
@@ -16,15 +17,15 @@ const outboxSlack = 10 * time.Second
 
 // checkOutbox checks the outbox at a URL. Returns an error only for a wrong URL.
 func (a *app) checkOutbox(ctx context.Context, url string, f *findings) error {
-	ctx, cancel := a.limited(ctx)
+	ctx, cancel := a.Limited(ctx)
 	defer cancel()
 	var st outbox.Stats
-	err := a.withOutbox(ctx, url, "--outbox", func(ctx context.Context, s open.OutboxStore) (err error) {
+	err := a.WithOutbox(ctx, url, "--outbox", func(ctx context.Context, s open.OutboxStore) (err error) {
 		st, err = s.Stats(ctx)
 		return err
 	})
 	switch {
-	case errors.Is(err, errUsage):
+	case errors.Is(err, cli.ErrUsage):
 		return err
 	case err != nil:
 		f.list = append(f.list, inspect.Finding{Check: "outbox", Outcome: inspect.Failed, Detail: err.Error(), Code: inspect.CodeOf(err)})

@@ -14,19 +14,19 @@ import (
 
 // settings checks the URL itself.
 func (a *app) settings(f *findings) {
-	f.ok("broker", "%s", open.Redact(a.broker))
-	_, query, _ := strings.Cut(a.broker, "?")
+	f.ok("broker", "%s", open.Redact(a.Broker))
+	_, query, _ := strings.Cut(a.Broker, "?")
 	params, _ := url.ParseQuery(query) // an unreadable query is refused when the URL is opened
-	for _, at := range []string{a.broker, a.results, a.events, params.Get("results"), params.Get("events")} {
+	for _, at := range []string{a.Broker, a.Results, a.Events, params.Get("results"), params.Get("events")} {
 		if at != "" {
 			checkEncryption(f, at)
 		}
 	}
-	scheme, _, _ := strings.Cut(open.Redact(a.broker), "://")
-	if strings.Contains(a.broker, "queue_type=classic") {
+	scheme, _, _ := strings.Cut(open.Redact(a.Broker), "://")
+	if strings.Contains(a.Broker, "queue_type=classic") {
 		f.warn("durability", "classic queues live on one node of RabbitMQ; with its disk they are lost. Quorum queues are the default")
 	}
-	if u, err := url.Parse(a.broker); err == nil && scheme == "nats-embedded" && u.Query().Get("sync") != "always" {
+	if u, err := url.Parse(a.Broker); err == nil && scheme == "nats-embedded" && u.Query().Get("sync") != "always" {
 		f.warn("durability", "the embedded server writes to the disk from time to time; a power cut loses what it confirmed since. sync=always does not")
 	}
 	if strings.HasPrefix(scheme, "hworker") {

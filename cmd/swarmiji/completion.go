@@ -2,6 +2,8 @@ package main
 
 import (
 	"github.com/spf13/cobra"
+
+	"github.com/swarmiji/swarmiji/cmd/swarmiji/internal/cli"
 )
 
 func (a *app) completionCmd(root *cobra.Command) *cobra.Command {
@@ -14,17 +16,17 @@ func (a *app) completionCmd(root *cobra.Command) *cobra.Command {
 			"  swarmiji completion fish > ~/.config/fish/completions/swarmiji.fish",
 		ValidArgs:   []string{"bash", "zsh", "fish", "powershell"},
 		Args:        cobra.MatchAll(cobra.ExactArgs(1), cobra.OnlyValidArgs),
-		Annotations: map[string]string{offline: "yes"},
+		Annotations: map[string]string{cli.Offline: "yes"},
 		RunE: func(_ *cobra.Command, args []string) error {
 			switch args[0] {
 			case "bash":
-				return root.GenBashCompletionV2(a.stdout, true)
+				return root.GenBashCompletionV2(a.Stdout, true)
 			case "zsh":
-				return root.GenZshCompletion(a.stdout)
+				return root.GenZshCompletion(a.Stdout)
 			case "fish":
-				return root.GenFishCompletion(a.stdout, true)
+				return root.GenFishCompletion(a.Stdout, true)
 			}
-			return root.GenPowerShellCompletionWithDesc(a.stdout)
+			return root.GenPowerShellCompletionWithDesc(a.Stdout)
 		},
 	}
 }

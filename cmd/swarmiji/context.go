@@ -1,40 +1,18 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 	"net/url"
-	"os"
-	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
-	"github.com/swarmiji/swarmiji/open"
+	"github.com/swarmiji/swarmiji/cmd/swarmiji/internal/cli"
 	"github.com/swarmiji/swarmiji/task"
 )
-
-// setup is a named context: the URLs of one system. Passwords are references, see expand.
-type setup struct {
-	Broker      string `json:"broker,omitempty"`
-	Results     string `json:"results,omitempty"`
-	Events      string `json:"events,omitempty"`
-	Namespace   string `json:"namespace,omitempty"`
-	Schedule    string `json:"schedule,omitempty"`
-	Jobs        string `json:"jobs,omitempty"`
-	KeyFile     string `json:"key_file,omitempty"`
-	ControlKeys string `json:"control_keys,omitempty"`
-}
-
-// contexts is the content of the file of contexts.
-type contexts struct {
-	Current  string           `json:"current,omitempty"` // "": no context is used
-	Contexts map[string]setup `json:"contexts"`
-}
 
 func (a *app) contextCmd() *cobra.Command {
 	cmd := &cobra.Command{
@@ -48,126 +26,25 @@ func (a *app) contextCmd() *cobra.Command {
 		Example: "  swarmiji context add prod --broker 'amqp://app:${env:RABBIT_PASSWORD}@rabbit.example:5672/'\n" +
 			"  swarmiji context use prod",
 		Args:        cobra.NoArgs,
-		Annotations: map[string]string{offline: "yes"}, // only shows its help
+		Annotations: map[string]string{cli.Offline: "yes"}, // only shows its help
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return errors.Join(cmd.Help(), fmt.Errorf("%w: context what? add, use, ls or rm", errUsage))
+			return errors.Join(cmd.Help(), fmt.Errorf("%w: context what? add, use, ls or rm", cli.ErrUsage))
 		},
 	}
 	cmd.AddCommand(a.contextAddCmd(), a.contextUseCmd(), a.contextListCmd(), a.contextRemoveCmd())
 	for _, sub := range cmd.Commands() {
-		sub.Annotations = map[string]string{offline: "yes"}
+		sub.Annotations = map[string]string{cli.Offline: "yes"}
 	}
 	return cmd
 }
 
-// contextFile returns the path of the file of contexts.
-func (a *app) contextFile() (string, error) {
-	dir := a.getenv("XDG_CONFIG_HOME")
-	if dir == "" {
-		var err error
-		if dir, err = os.UserConfigDir(); err != nil {
-			return "", fmt.Errorf("%w; set XDG_CONFIG_HOME", err)
-		}
-	}
-	return filepath.Join(dir, "swarmiji", "contexts.json"), nil
-}
-
-// readContexts reads the file of contexts. A missing file has no context.
-func (a *app) readContexts() (contexts, error) {
-	c := contexts{Contexts: make(map[string]setup)}
-	path, err := a.contextFile()
-	if err != nil {
-		return c, err
-	}
-	data, err := os.ReadFile(path) //nolint:gosec // a file of the user
-	if errors.Is(err, os.ErrNotExist) {
-		return c, nil
-	}
-	if err == nil {
-		err = json.Unmarshal(data, &c)
-	}
-	if err != nil {
-		return c, fmt.Errorf("the contexts in %s: %w", path, err)
-	}
-	if c.Contexts == nil {
-		c.Contexts = make(map[string]setup)
-	}
-	return c, nil
-}
-
-// writeContexts replaces the file of contexts in one step.
-func (a *app) writeContexts(c contexts) error {
-	path, err := a.contextFile()
-	if err != nil {
-		return err
-	}
-	data, err := json.MarshalIndent(c, "", "  ")
-	if err != nil {
-		return err
-	}
-	dir := filepath.Dir(path)
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return err
-	}
-	f, err := os.CreateTemp(dir, "contexts-*") // readable by the user alone
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(append(data, '\n'))
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		_ = os.Remove(f.Name()) // the first error counts
-	}
-	return err
-}
-
-// reference matches the name of a variable or file that holds a secret of the URL of a context.
-var reference = regexp.MustCompile(`\$\{(env|file):([^}]*)\}`)
-
-// expand replaces the references of a URL by their values, percent-encoded. Errors name the
-// variable or the file and never a value.
-func (a *app) expand(text string) (string, error) {
-	var errs []error
-	out := reference.ReplaceAllStringFunc(text, func(ref string) string {
-		m := reference.FindStringSubmatch(ref)
-		value := a.getenv(m[2])
-		if m[1] == "file" {
-			data, err := os.ReadFile(m[2])
-			if err != nil {
-				errs = append(errs, err)
-				return ""
-			}
-			value, _, _ = strings.Cut(string(data), "\n")
-			value = strings.TrimSuffix(value, "\r")
-		}
-		if value == "" {
-			errs = append(errs, fmt.Errorf("%s is empty", strings.ReplaceAll(m[0], "\n", "")))
-		}
-		return strings.ReplaceAll(url.QueryEscape(value), "+", "%20")
-	})
-	if err := errors.Join(errs...); err != nil {
-		return "", fmt.Errorf("%w: the context: %w", errUsage, err)
-	}
-	return out, nil
-}
-
-// hidden returns a URL of a context for people, without user, password and parameters.
-func hidden(text string) string {
-	if text == "" {
-		return ""
-	}
-	return open.Redact(reference.ReplaceAllString(text, "x"))
-}
-
 // checkSecrets returns an error for a URL that has a password in plain text.
 func checkSecrets(flag, text string) error {
-	u, err := url.Parse(reference.ReplaceAllString(text, "x"))
+	u, err := url.Parse(cli.Reference.ReplaceAllString(text, "x"))
 	if err != nil {
-		return fmt.Errorf("%w: --%s is no URL", errUsage, flag) // the error of Parse repeats the URL
+		return fmt.Errorf("%w: --%s is no URL", cli.ErrUsage, flag) // the error of Parse repeats the URL
 	}
-	refer := fmt.Errorf("%w: --%s has a password in plain text; write ${env:NAME} or ${file:PATH} instead", errUsage, flag)
+	refer := fmt.Errorf("%w: --%s has a password in plain text; write ${env:NAME} or ${file:PATH} instead", cli.ErrUsage, flag)
 	plain := func(value string) bool { return value != "" && value != "x" }
 	if u.User != nil {
 		password, has := u.User.Password()
@@ -183,7 +60,7 @@ func checkSecrets(flag, text string) error {
 				return refer
 			}
 			if strings.Contains(value, "://") {
-				return fmt.Errorf("%w: --%s has the parameter %s; give --results or --events instead", errUsage, flag, visible(name))
+				return fmt.Errorf("%w: --%s has the parameter %s; give --results or --events instead", cli.ErrUsage, flag, cli.Visible(name))
 			}
 		}
 	}
@@ -191,7 +68,7 @@ func checkSecrets(flag, text string) error {
 }
 
 func (a *app) contextAddCmd() *cobra.Command {
-	var s setup
+	var s cli.Setup
 	use := false
 	cmd := &cobra.Command{
 		Use:   "add NAME",
@@ -203,7 +80,7 @@ func (a *app) contextAddCmd() *cobra.Command {
 			"  swarmiji context add stage --broker redis://stage --jobs 'postgres://app:${file:/run/pg}@db/jobs'",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			s.Broker, s.Namespace, s.KeyFile, s.ControlKeys = "", a.namespace, a.given(cmd, "key-file"), a.given(cmd, "control-keys")
+			s.Broker, s.Namespace, s.KeyFile, s.ControlKeys = "", a.Namespace, a.given(cmd, "key-file"), a.given(cmd, "control-keys")
 			s.Broker = a.given(cmd, "broker")
 			if err := task.CheckName(args[0]); err != nil {
 				return err
@@ -213,10 +90,10 @@ func (a *app) contextAddCmd() *cobra.Command {
 					return err
 				}
 			}
-			if s == (setup{}) {
-				return fmt.Errorf("%w: the context is empty; give --broker or another flag", errUsage)
+			if s == (cli.Setup{}) {
+				return fmt.Errorf("%w: the context is empty; give --broker or another flag", cli.ErrUsage)
 			}
-			c, err := a.readContexts()
+			c, err := a.ReadContexts()
 			if err != nil {
 				return err
 			}
@@ -224,7 +101,7 @@ func (a *app) contextAddCmd() *cobra.Command {
 			if use {
 				c.Current = args[0]
 			}
-			return a.writeContexts(c)
+			return a.WriteContexts(c)
 		},
 	}
 	f := cmd.Flags()
@@ -256,36 +133,31 @@ func (a *app) contextUseCmd() *cobra.Command {
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			if none == (len(args) == 1) {
-				return fmt.Errorf("%w: give a name or --none", errUsage)
+				return fmt.Errorf("%w: give a name or --none", cli.ErrUsage)
 			}
-			c, err := a.readContexts()
+			c, err := a.ReadContexts()
 			if err != nil {
 				return err
 			}
 			c.Current = ""
 			if !none {
 				if _, ok := c.Contexts[args[0]]; !ok {
-					return noContext(args[0], c)
+					return cli.NoContext(args[0], c)
 				}
 				c.Current = args[0]
 			}
-			return a.writeContexts(c)
+			return a.WriteContexts(c)
 		},
 	}
 	cmd.Flags().BoolVar(&none, "none", false, "use no context")
 	return cmd
 }
 
-// noContext returns the error for an unknown name.
-func noContext(name string, c contexts) error {
-	return fmt.Errorf("there is no context %s; there are: %s: %w", visible(name), strings.Join(slices.Sorted(maps.Keys(c.Contexts)), ", "), errNotFound)
-}
-
 // contextOutput is the output for a context.
 type contextOutput struct {
 	Name    string `json:"name"`
 	Current bool   `json:"current,omitempty"`
-	setup
+	cli.Setup
 }
 
 func (a *app) contextListCmd() *cobra.Command {
@@ -298,34 +170,26 @@ func (a *app) contextListCmd() *cobra.Command {
 			"  swarmiji context ls -o json",
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			c, err := a.readContexts()
+			c, err := a.ReadContexts()
 			if err != nil {
 				return err
 			}
 			out := []contextOutput{}
-			t := &table{head: []string{"CURRENT", "NAME", "BROKER", "NAMESPACE", "RESULTS", "EVENTS", "SCHEDULE", "JOBS"}}
+			t := &cli.Table{Head: []string{"CURRENT", "NAME", "BROKER", "NAMESPACE", "RESULTS", "EVENTS", "SCHEDULE", "JOBS"}}
 			for _, name := range slices.Sorted(maps.Keys(c.Contexts)) {
 				s := c.Contexts[name]
-				s.Broker, s.Results, s.Events = hidden(s.Broker), hidden(s.Results), hidden(s.Events)
-				s.Schedule, s.Jobs = hiddenStore(s.Schedule), hiddenStore(s.Jobs)
+				s.Broker, s.Results, s.Events = cli.Hidden(s.Broker), cli.Hidden(s.Results), cli.Hidden(s.Events)
+				s.Schedule, s.Jobs = cli.HiddenStore(s.Schedule), cli.HiddenStore(s.Jobs)
 				out = append(out, contextOutput{name, name == c.Current, s})
 				mark := ""
 				if name == c.Current {
 					mark = "*"
 				}
-				t.add(mark, name, s.Broker, s.Namespace, s.Results, s.Events, s.Schedule, s.Jobs)
+				t.Add(mark, name, s.Broker, s.Namespace, s.Results, s.Events, s.Schedule, s.Jobs)
 			}
-			return a.show(out, t)
+			return a.Show(out, t)
 		},
 	}
-}
-
-// hiddenStore is hidden for the URL of a store, or a file.
-func hiddenStore(text string) string {
-	if !strings.Contains(text, "://") {
-		return text
-	}
-	return hidden(text)
 }
 
 func (a *app) contextRemoveCmd() *cobra.Command {
@@ -337,72 +201,18 @@ func (a *app) contextRemoveCmd() *cobra.Command {
 			"  swarmiji context rm prod",
 		Args: cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
-			c, err := a.readContexts()
+			c, err := a.ReadContexts()
 			if err != nil {
 				return err
 			}
 			if _, ok := c.Contexts[args[0]]; !ok {
-				return noContext(args[0], c)
+				return cli.NoContext(args[0], c)
 			}
 			delete(c.Contexts, args[0])
 			if c.Current == args[0] {
 				c.Current = ""
 			}
-			return a.writeContexts(c)
+			return a.WriteContexts(c)
 		},
 	}
-}
-
-// useContext sets the common options from the context that --context, the environment or the file
-// names. Options that are given override it. Without a context it does nothing. online reports that
-// the command needs a broker.
-func (a *app) useContext(online bool) error {
-	name := a.context
-	if name == "" {
-		if name = a.getenv("SWARMIJI_CONTEXT"); a.broker != "" || a.getenv("SWARMIJI_BROKER") != "" {
-			return nil
-		}
-	}
-	c, err := a.readContexts()
-	if err != nil {
-		if name == "" {
-			a.say("the contexts are not used: %s", a.plain(err))
-			return nil
-		}
-		return err
-	}
-	if name == "" {
-		name = c.Current
-	}
-	if name == "" {
-		return nil
-	}
-	s, ok := c.Contexts[name]
-	if !ok {
-		return noContext(name, c)
-	}
-	for _, one := range []struct {
-		to, from *string
-		env      string
-	}{
-		{&a.broker, &s.Broker, ""}, {&a.results, &s.Results, ""}, {&a.events, &s.Events, ""},
-		{&a.schedule, &s.Schedule, "SWARMIJI_SCHEDULE"}, {&a.jobs, &s.Jobs, "SWARMIJI_JOBS"},
-	} {
-		if *one.to != "" || *one.from == "" || a.context == "" && one.env != "" && a.getenv(one.env) != "" {
-			continue
-		}
-		if *one.to, err = a.expand(*one.from); err != nil {
-			if one.env == "" && !online { // the command needs no broker
-				continue
-			}
-			return err
-		}
-		a.secrets = append(a.secrets, secret{*one.to, hiddenStore(*one.from)})
-	}
-	for _, one := range []struct{ to, from *string }{{&a.namespace, &s.Namespace}, {&a.keyFile, &s.KeyFile}, {&a.controlKeys, &s.ControlKeys}} {
-		if *one.to == "" {
-			*one.to = *one.from
-		}
-	}
-	return nil
 }

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
+
+	"github.com/swarmiji/swarmiji/cmd/swarmiji/internal/cli"
 )
 
 // page is docs/cli.md. SWARMIJI_UPDATE=1 writes it.
@@ -28,10 +30,10 @@ func TestPage(t *testing.T) {
 	var b bytes.Buffer
 	b.WriteString("# The command line\n\n<!-- Written by TestPage of cmd/swarmiji from the commands' help, with SWARMIJI_UPDATE=1. -->\n\n" +
 		"`go install github.com/swarmiji/swarmiji/cmd/swarmiji@latest` installs it. Each section is the\noutput of `swarmiji COMMAND --help`.\n")
-	every((&app{}).root(), func(cmd *cobra.Command) {
+	every((&app{&cli.App{}}).root(), func(cmd *cobra.Command) {
 		help := &bytes.Buffer{}
-		status := run(t.Context(), append(strings.Fields(cmd.CommandPath())[1:], "--help"), surroundings{
-			stdin: strings.NewReader(""), stdout: help, stderr: help, getenv: func(string) string { return "" },
+		status := run(t.Context(), append(strings.Fields(cmd.CommandPath())[1:], "--help"), cli.Surroundings{
+			Stdin: strings.NewReader(""), Stdout: help, Stderr: help, Getenv: func(string) string { return "" },
 		})
 		if status != 0 {
 			t.Errorf("%s --help: status %d", cmd.CommandPath(), status)
@@ -58,7 +60,7 @@ func TestPage(t *testing.T) {
 
 // TestHelp checks that each command has a description and two examples that begin with its name.
 func TestHelp(t *testing.T) {
-	every((&app{}).root(), func(cmd *cobra.Command) {
+	every((&app{&cli.App{}}).root(), func(cmd *cobra.Command) {
 		if cmd.Short == "" || cmd.Long == "" {
 			t.Errorf("%s has no description", cmd.CommandPath())
 		}

@@ -9,11 +9,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/swarmiji/swarmiji/cmd/swarmiji/internal/cli"
 	"github.com/swarmiji/swarmiji/inspect"
 )
 
 func (a *app) doctorCmd() *cobra.Command {
-	var t target
+	var t cli.Target
 	var strict bool
 	var box string
 	cmd := &cobra.Command{
@@ -35,7 +36,7 @@ func (a *app) doctorCmd() *cobra.Command {
 			"  swarmiji doctor --outbox postgres://user:password@host/shop",
 		RunE: func(cmd *cobra.Command, args []string) error { return a.doctor(cmd.Context(), args, &t, box, strict) },
 	}
-	t.listen(cmd)
+	t.Listen(cmd)
 	cmd.Flags().StringVar(&box, "outbox", "", "`URL` of the database that holds an outbox; default: $SWARMIJI_OUTBOX")
 	cmd.Flags().BoolVar(&strict, "strict", false, "exit with status 1 after a warning")
 	return cmd
@@ -52,35 +53,29 @@ func (f *findings) warn(check, format string, args ...any) {
 	f.list = append(f.list, inspect.Finding{Check: check, Outcome: inspect.Warn, Detail: fmt.Sprintf(format, args...)})
 }
 
-// errFindings reports failed checks. Their details are already printed.
-var errFindings = errors.New("there are failures")
-
-// errUnreachable is errFindings if a server cannot be reached.
-var errUnreachable = fmt.Errorf("%w: a server cannot be reached or refuses access", errFindings)
-
 // errWarnings reports warnings, with --strict. They are already printed.
 var errWarnings = errors.New("there are warnings")
 
-func (a *app) doctor(ctx context.Context, queues []string, t *target, box string, strict bool) error {
-	if err := t.check(); err != nil {
+func (a *app) doctor(ctx context.Context, queues []string, t *cli.Target, box string, strict bool) error {
+	if err := t.Check(); err != nil {
 		return err
 	}
 	var f findings
 	log := &collector{}
 	a.settings(&f)
-	err := a.inspect(ctx, inspection{listen: t.collect, replies: t.replies, logger: log.logger()}, func(ctx context.Context, api inspect.API) error {
+	err := a.Inspect(ctx, cli.Inspection{Listen: t.Collect, Replies: t.Replies, Logger: log.logger()}, func(ctx context.Context, api inspect.API) error {
 		f.ok("servers", "all servers answer and accept the login")
 		r, err := api.Check(ctx, inspect.CheckQuery{Queues: queues})
 		f.list = append(f.list, r.Findings...)
 		return err
 	})
-	if status(err) == exitUsage {
+	if cli.Status(err) == cli.ExitUsage {
 		return err
 	}
 	if err != nil {
 		f.list = append(f.list, inspect.Finding{Check: "servers", Outcome: inspect.Failed, Detail: err.Error(), Code: inspect.CodeOf(err)})
 	}
-	if box = cmp.Or(box, a.getenv("SWARMIJI_OUTBOX")); box != "" {
+	if box = cmp.Or(box, a.Getenv("SWARMIJI_OUTBOX")); box != "" {
 		if err := a.checkOutbox(ctx, box, &f); err != nil {
 			return err
 		}
@@ -88,20 +83,20 @@ func (a *app) doctor(ctx context.Context, queues []string, t *target, box string
 	for _, line := range log.taken() {
 		f.warn("log", "%s", line)
 	}
-	tab := &table{head: []string{"CHECK", "OUTCOME", "DETAIL"}}
+	tab := &cli.Table{Head: []string{"CHECK", "OUTCOME", "DETAIL"}}
 	for i := range f.list {
-		f.list[i].Detail = a.plain(errors.New(f.list[i].Detail))
-		tab.add(f.list[i].Check, string(f.list[i].Outcome), f.list[i].Detail)
+		f.list[i].Detail = a.Plain(errors.New(f.list[i].Detail))
+		tab.Add(f.list[i].Check, string(f.list[i].Outcome), f.list[i].Detail)
 	}
-	err = a.show(f.list, tab)
+	err = a.Show(f.list, tab)
 	has := func(match func(*inspect.Finding) bool) bool {
 		return slices.ContainsFunc(f.list, func(one inspect.Finding) bool { return match(&one) })
 	}
 	switch {
 	case has(func(one *inspect.Finding) bool { return one.Code == inspect.CodeUnavailable }):
-		return errUnreachable
+		return cli.ErrUnreachable
 	case has(func(one *inspect.Finding) bool { return one.Outcome == inspect.Failed }):
-		return errFindings
+		return cli.ErrFindings
 	case err == nil && strict && has(func(one *inspect.Finding) bool { return one.Outcome == inspect.Warn }):
 		return errWarnings
 	}

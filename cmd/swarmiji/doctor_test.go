@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/swarmiji/swarmiji/cmd/swarmiji/internal/cli"
 	"github.com/swarmiji/swarmiji/connect/natsconnect"
 	"github.com/swarmiji/swarmiji/internal/natsconn"
 	"github.com/swarmiji/swarmiji/internal/testserver"
@@ -18,7 +19,7 @@ func doctored(t *testing.T, args ...string) (string, int) {
 	t.Helper()
 	var out bytes.Buffer
 	args = append([]string{"doctor", "--collect", "50ms", "--timeout", patience.String()}, args...)
-	status := run(t.Context(), args, surroundings{stdin: strings.NewReader(""), stdout: &out, stderr: &out, getenv: func(string) string { return "" }})
+	status := run(t.Context(), args, cli.Surroundings{Stdin: strings.NewReader(""), Stdout: &out, Stderr: &out, Getenv: func(string) string { return "" }})
 	return out.String(), status
 }
 
@@ -43,7 +44,7 @@ func TestDoctorRedis(t *testing.T) {
 	srv.Kill()
 	out, status = doctored(t, "--broker", srv.URL())
 	want(t, out, `servers +FAILED +open: no Redis answers at`)
-	if status != exitUnreachable {
+	if status != cli.ExitUnreachable {
 		t.Errorf("without a server: status %d", status)
 	}
 }
@@ -53,7 +54,7 @@ func TestDoctorRabbit(t *testing.T) {
 	t.Parallel()
 	url := testserver.RequireRabbit(t).URL() + "?namespace=" + testserver.Namespace()
 	status := run(t.Context(), []string{"call", "x", "--declare", "--queue", "weak", "--broker", url + "&queue_type=classic"},
-		surroundings{stdin: strings.NewReader(""), stdout: &bytes.Buffer{}, stderr: &bytes.Buffer{}, getenv: func(string) string { return "" }})
+		cli.Surroundings{Stdin: strings.NewReader(""), Stdout: &bytes.Buffer{}, Stderr: &bytes.Buffer{}, Getenv: func(string) string { return "" }})
 	if status != 0 {
 		t.Fatalf("call: status %d", status)
 	}
@@ -125,7 +126,7 @@ func TestDoctorPlainText(t *testing.T) {
 		"rediss://h?results=postgres%3A%2F%2Fu:hunter2%40localhost%2Fd&events=redis://[::1]": 0,
 		"rediss://h?results=sqlite:///var/lib/app.db":                                        0,
 	} {
-		a, n := &app{broker: url}, 0
+		a, n := &app{&cli.App{Broker: url}}, 0
 		var f findings
 		a.settings(&f)
 		for _, one := range f.list {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/cmd/swarmiji/internal/cli"
 	"github.com/swarmiji/swarmiji/consumer"
 	"github.com/swarmiji/swarmiji/internal/testserver"
 	"github.com/swarmiji/swarmiji/jobs"
@@ -346,8 +347,8 @@ func (p *printed) Error() string { return p.text }
 func prints(status int, args ...string) func(t *testing.T) error {
 	return func(t *testing.T) error {
 		var out strings.Builder
-		got := run(t.Context(), append(args, "--timeout", short.String()), surroundings{
-			stdin: strings.NewReader(""), stdout: io.Discard, stderr: &out, getenv: func(string) string { return "" },
+		got := run(t.Context(), append(args, "--timeout", short.String()), cli.Surroundings{
+			Stdin: strings.NewReader(""), Stdout: io.Discard, Stderr: &out, Getenv: func(string) string { return "" },
 		})
 		if got != status {
 			t.Errorf("status %d, want %d", got, status)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/swarmiji/swarmiji/cmd/swarmiji/internal/cli"
 	"github.com/swarmiji/swarmiji/events"
 	"github.com/swarmiji/swarmiji/open"
 	"github.com/swarmiji/swarmiji/task"
@@ -34,9 +35,9 @@ func (a *app) eventsCmd() *cobra.Command {
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if o.count < 0 {
-				return fmt.Errorf("%w: --count is %d", errUsage, o.count)
+				return fmt.Errorf("%w: --count is %d", cli.ErrUsage, o.count)
 			}
-			return a.withSwarm(cmd.Context(), open.Options{}, func(ctx context.Context, s *open.Swarm) error { return a.follow(ctx, s, &o) })
+			return a.WithSwarm(cmd.Context(), open.Options{}, func(ctx context.Context, s *open.Swarm) error { return a.follow(ctx, s, &o) })
 		},
 	}
 	f := cmd.Flags()
@@ -52,7 +53,7 @@ func (a *app) follow(ctx context.Context, s *open.Swarm, o *eventOptions) error 
 		return err
 	}
 	defer func() {
-		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTime)
+		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), cli.CloseTime)
 		defer cancel()
 		_ = sub.Close(closing) // no further event is needed
 	}()
@@ -77,10 +78,10 @@ func (a *app) showEvent(e *events.Event) error {
 		return err
 	}
 	line = bytes.TrimSuffix(bytes.TrimPrefix(line, []byte("[")), []byte("]"))
-	if a.output == "table" {
-		line = []byte(visible(row(e)))
+	if a.Output == "table" {
+		line = []byte(cli.Visible(row(e)))
 	}
-	_, err = fmt.Fprintf(a.stdout, "%s\n", line)
+	_, err = fmt.Fprintf(a.Stdout, "%s\n", line)
 	return err
 }
 

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/swarmiji/swarmiji/cmd/swarmiji/internal/cli"
 	"github.com/swarmiji/swarmiji/history"
 	"github.com/swarmiji/swarmiji/open"
 )
@@ -25,40 +25,14 @@ func (a *app) historyCmd() *cobra.Command {
 		Example: "  swarmiji history record --broker redis://host:6379 --store sqlite:///var/lib/history.db\n" +
 			"  SWARMIJI_BROKER=amqp://host SWARMIJI_HISTORY=postgres://host/app swarmiji history record",
 		Args:        cobra.NoArgs,
-		Annotations: map[string]string{offline: "yes"}, // only shows its help
+		Annotations: map[string]string{cli.Offline: "yes"}, // only shows its help
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return errors.Join(cmd.Help(), fmt.Errorf("%w: history what? record", errUsage))
+			return errors.Join(cmd.Help(), fmt.Errorf("%w: history what? record", cli.ErrUsage))
 		},
 	}
-	historyFlag(cmd, &url)
+	cli.HistoryFlag(cmd, &url)
 	cmd.AddCommand(a.historyRecordCmd(&url))
 	return cmd
-}
-
-// historyFlag adds --store.
-func historyFlag(cmd *cobra.Command, url *string) {
-	cmd.PersistentFlags().StringVar(url, "store", "", "`URL` of the database that holds the history; default: $SWARMIJI_HISTORY")
-}
-
-// withHistory opens a history, calls do, and closes it.
-func (a *app) withHistory(ctx context.Context, url string, do func(ctx context.Context, s open.HistoryStore) error) (err error) {
-	if url = cmp.Or(url, a.getenv("SWARMIJI_HISTORY")); url == "" {
-		return fmt.Errorf("%w: no history; give --store or set SWARMIJI_HISTORY, such as sqlite:///path/history.db", errUsage)
-	}
-	a.secrets = append(a.secrets, secret{url, open.Redact(url)})
-	logger := slog.New(slog.NewTextHandler(a.stderr, &slog.HandlerOptions{Level: slog.LevelError}))
-	s, err := open.History(ctx, url, open.HistoryOptions{Namespace: a.namespace, Logger: logger})
-	if err != nil {
-		return fmt.Errorf("%w: %w", errUsage, err) // no I/O was done: the URL is wrong
-	}
-	defer func() {
-		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTime)
-		defer cancel()
-		if cerr := s.Close(closing); err == nil {
-			err = cerr
-		}
-	}()
-	return do(ctx, s)
 }
 
 // recordOptions holds the flags of history record.
@@ -84,9 +58,9 @@ func (a *app) historyRecordCmd(url *string) *cobra.Command {
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if o.age <= 0 || o.records <= 0 {
-				return fmt.Errorf("%w: --max-age is %v and --max-records %d; they must be positive", errUsage, o.age, o.records)
+				return fmt.Errorf("%w: --max-age is %v and --max-records %d; they must be positive", cli.ErrUsage, o.age, o.records)
 			}
-			return a.withHistory(cmd.Context(), *url, func(ctx context.Context, s open.HistoryStore) error { return a.recordHistory(ctx, s, &o) })
+			return a.WithHistory(cmd.Context(), *url, func(ctx context.Context, s open.HistoryStore) error { return a.recordHistory(ctx, s, &o) })
 		},
 	}
 	f := cmd.Flags()
@@ -97,9 +71,9 @@ func (a *app) historyRecordCmd(url *string) *cobra.Command {
 
 // recordHistory runs a recorder until ctx ends.
 func (a *app) recordHistory(ctx context.Context, to open.HistoryStore, o *recordOptions) error {
-	logger := slog.New(slog.NewTextHandler(a.stderr, nil))
-	return a.withSwarm(ctx, open.Options{}, func(ctx context.Context, s *open.Swarm) error {
-		preparing, cancel := a.limited(ctx)
+	logger := slog.New(slog.NewTextHandler(a.Stderr, nil))
+	return a.WithSwarm(ctx, open.Options{}, func(ctx context.Context, s *open.Swarm) error {
+		preparing, cancel := a.Limited(ctx)
 		defer cancel()
 		if err := to.Prepare(preparing); err != nil {
 			return err
@@ -108,7 +82,7 @@ func (a *app) recordHistory(ctx context.Context, to open.HistoryStore, o *record
 		if err != nil {
 			return err
 		}
-		a.say("the recorder runs until it is interrupted")
+		a.Say("the recorder runs until it is interrupted")
 		return r.Run(ctx)
 	})
 }

@@ -23,12 +23,14 @@ import (
 	"os/signal"
 	"syscall"
 	_ "time/tzdata" // machines without zone files
+
+	"github.com/swarmiji/swarmiji/cmd/swarmiji/internal/cli"
 )
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second interrupt ends the program at once
-	status := run(ctx, os.Args[1:], surroundings{stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, getenv: os.Getenv})
+	status := run(ctx, os.Args[1:], cli.Surroundings{Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Getenv: os.Getenv})
 	stop()
 	os.Exit(status)
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 	"go.uber.org/goleak"
 
+	"github.com/swarmiji/swarmiji/cmd/swarmiji/internal/cli"
 	"github.com/swarmiji/swarmiji/consumer"
 	"github.com/swarmiji/swarmiji/control"
 	"github.com/swarmiji/swarmiji/events"
@@ -64,7 +65,7 @@ const patience = 2 * time.Minute
 // swarmiji runs the program inside the test, with the script's directory, input and environment.
 // Starting a process for each command would take most of the time.
 func swarmiji(ts *testscript.TestScript, want int, args []string) {
-	s := surroundings{stdin: strings.NewReader(ts.Getenv("STDIN")), stdout: ts.Stdout(), stderr: ts.Stderr(), getenv: ts.Getenv}
+	s := cli.Surroundings{Stdin: strings.NewReader(ts.Getenv("STDIN")), Stdout: ts.Stdout(), Stderr: ts.Stderr(), Getenv: ts.Getenv}
 	ctx, cancel := context.WithTimeout(context.Background(), 3*patience)
 	defer cancel()
 	if got := run(ctx, named(ts, patient(args)), s); got != want {
@@ -127,7 +128,7 @@ func commands() map[string]func(ts *testscript.TestScript, neg bool, args []stri
 			var out strings.Builder
 			for end := time.Now().Add(patience); time.Now().Before(end); {
 				out.Reset()
-				run(context.Background(), patient(args[1:]), surroundings{stdin: strings.NewReader(""), stdout: &out, stderr: &out, getenv: ts.Getenv})
+				run(context.Background(), patient(args[1:]), cli.Surroundings{Stdin: strings.NewReader(""), Stdout: &out, Stderr: &out, Getenv: ts.Getenv})
 				if strings.Contains(out.String(), args[0]) {
 					_, err := ts.Stdout().Write([]byte(out.String()))
 					ts.Check(err)
@@ -140,8 +141,8 @@ func commands() map[string]func(ts *testscript.TestScript, neg bool, args []stri
 		"recording": func(ts *testscript.TestScript, _ bool, _ []string) {
 			ctx, cancel := context.WithCancel(context.Background())
 			ended := make(chan int, 1)
-			quiet := func(out io.Writer) surroundings {
-				return surroundings{stdin: strings.NewReader(""), stdout: out, stderr: out, getenv: ts.Getenv}
+			quiet := func(out io.Writer) cli.Surroundings {
+				return cli.Surroundings{Stdin: strings.NewReader(""), Stdout: out, Stderr: out, Getenv: ts.Getenv}
 			}
 			go func() { ended <- run(ctx, patient([]string{"history", "record"}), quiet(io.Discard)) }()
 			ts.Defer(func() {
@@ -172,8 +173,8 @@ func commands() map[string]func(ts *testscript.TestScript, neg bool, args []stri
 		// last.
 		"entry": func(ts *testscript.TestScript, _ bool, args []string) {
 			var out strings.Builder
-			if status := run(context.Background(), named(ts, []string{"schedule", "ls"}), surroundings{
-				stdin: strings.NewReader(""), stdout: &out, stderr: &out, getenv: ts.Getenv,
+			if status := run(context.Background(), named(ts, []string{"schedule", "ls"}), cli.Surroundings{
+				Stdin: strings.NewReader(""), Stdout: &out, Stderr: &out, Getenv: ts.Getenv,
 			}); status != 0 {
 				ts.Fatalf("status %d: %s", status, out.String())
 			}
@@ -193,7 +194,7 @@ func commands() map[string]func(ts *testscript.TestScript, neg bool, args []stri
 			ended := make(chan int, 1)
 			args = append([]string{args[0], "--listen", "127.0.0.1:0"}, patient(args[1:])...)
 			go func() {
-				ended <- run(ctx, args, surroundings{stdin: strings.NewReader(""), stdout: w, stderr: ts.Stderr(), getenv: ts.Getenv})
+				ended <- run(ctx, args, cli.Surroundings{Stdin: strings.NewReader(""), Stdout: w, Stderr: ts.Stderr(), Getenv: ts.Getenv})
 				_ = w.Close()
 			}()
 			line, err := bufio.NewReader(r).ReadString('\n')
@@ -252,7 +253,7 @@ func commands() map[string]func(ts *testscript.TestScript, neg bool, args []stri
 				call = append(call, "--id", args[0])
 			}
 			go func() {
-				ended <- run(ctx, args[1:], surroundings{stdin: strings.NewReader(""), stdout: ts.Stdout(), stderr: ts.Stderr(), getenv: ts.Getenv})
+				ended <- run(ctx, args[1:], cli.Surroundings{Stdin: strings.NewReader(""), Stdout: ts.Stdout(), Stderr: ts.Stderr(), Getenv: ts.Getenv})
 			}()
 			for {
 				select {
@@ -263,8 +264,8 @@ func commands() map[string]func(ts *testscript.TestScript, neg bool, args []stri
 					return
 				case <-time.After(20 * time.Millisecond): // it may not listen yet
 				}
-				run(context.Background(), call, surroundings{
-					stdin: strings.NewReader(""), stdout: io.Discard, stderr: io.Discard, getenv: ts.Getenv,
+				run(context.Background(), call, cli.Surroundings{
+					Stdin: strings.NewReader(""), Stdout: io.Discard, Stderr: io.Discard, Getenv: ts.Getenv,
 				})
 			}
 		},

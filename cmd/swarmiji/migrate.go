@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/cmd/swarmiji/internal/cli"
 	"github.com/swarmiji/swarmiji/open"
 )
 
@@ -26,15 +27,15 @@ func (a *app) migrateCmd() *cobra.Command {
 		Example: "  swarmiji migrate --up postgres://owner:password@host/database\n" +
 			"  swarmiji migrate --print 'postgres://host/database?schema=swarm' | psql database",
 		Args:        cobra.MaximumNArgs(1),
-		Annotations: map[string]string{offline: "yes"},
+		Annotations: map[string]string{cli.Offline: "yes"},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			url := a.broker
+			url := a.Broker
 			if len(args) == 1 {
 				url = args[0]
-				a.secrets = append(a.secrets, secret{url, open.Redact(url)})
+				a.Hide(url, open.Redact(url))
 			}
 			if up == text || url == "" {
-				return fmt.Errorf("%w: give a URL and one of --up and --print", errUsage)
+				return fmt.Errorf("%w: give a URL and one of --up and --print", cli.ErrUsage)
 			}
 			return a.migrate(cmd.Context(), url, text)
 		},
@@ -46,23 +47,23 @@ func (a *app) migrateCmd() *cobra.Command {
 
 // migrate migrates the tables of the database of a URL, or prints their text.
 func (a *app) migrate(ctx context.Context, url string, text bool) (err error) {
-	ctx, cancel := a.limited(ctx)
+	ctx, cancel := a.Limited(ctx)
 	defer cancel()
 	db, err := open.Database(ctx, url, open.Options{})
 	if err != nil {
-		return fmt.Errorf("%w: %w", errUsage, err)
+		return fmt.Errorf("%w: %w", cli.ErrUsage, err)
 	}
 	defer func() { err = errors.Join(err, db.Close(context.WithoutCancel(ctx))) }()
 	if !text {
 		if err := db.Migrate(ctx); err != nil {
 			return fmt.Errorf("%w: %w", broker.ErrUnavailable, err)
 		}
-		_, err = fmt.Fprintln(a.stdout, "the tables are up to date")
+		_, err = fmt.Fprintln(a.Stdout, "the tables are up to date")
 		return err
 	}
 	script, err := db.Migrations()
 	if err == nil {
-		_, err = io.WriteString(a.stdout, script)
+		_, err = io.WriteString(a.Stdout, script)
 	}
 	return err
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/swarmiji/swarmiji/cmd/swarmiji/internal/cli"
 	"github.com/swarmiji/swarmiji/internal/sqlconn"
 	"github.com/swarmiji/swarmiji/internal/sqlconn/sqltest"
 	"github.com/swarmiji/swarmiji/internal/testserver"
@@ -21,8 +22,8 @@ import (
 func migrating(t *testing.T, args ...string) (status int, stdout, stderr string) {
 	t.Helper()
 	var out, err bytes.Buffer
-	status = run(testwait.Long(t), append([]string{"migrate", "--timeout", patience.String()}, args...), surroundings{
-		stdin: strings.NewReader(""), stdout: &out, stderr: &err, getenv: func(string) string { return "" },
+	status = run(testwait.Long(t), append([]string{"migrate", "--timeout", patience.String()}, args...), cli.Surroundings{
+		Stdin: strings.NewReader(""), Stdout: &out, Stderr: &err, Getenv: func(string) string { return "" },
 	})
 	return status, out.String(), err.String()
 }
@@ -30,7 +31,7 @@ func migrating(t *testing.T, args ...string) (status int, stdout, stderr string)
 // migrated migrates a database, which must succeed.
 func migrated(t *testing.T, at string) {
 	t.Helper()
-	if status, stdout, stderr := migrating(t, "--up", at); status != exitOK || stdout != "the tables are up to date\n" {
+	if status, stdout, stderr := migrating(t, "--up", at); status != cli.ExitOK || stdout != "the tables are up to date\n" {
 		t.Fatalf("migrate --up: status %d, %s%s", status, stdout, stderr)
 	}
 }
@@ -100,7 +101,7 @@ func TestMigrate(t *testing.T) {
 				t.Errorf("the tables are %q", want)
 			}
 			status, script, stderr := migrating(t, "--print", c.printed)
-			if status != exitOK || stderr != "" {
+			if status != cli.ExitOK || stderr != "" {
 				t.Fatalf("migrate --print: status %d, %s", status, stderr)
 			}
 			if err := c.execute(c.printed, script); err != nil {
@@ -142,7 +143,7 @@ func TestMigrateLimitedRole(t *testing.T) {
 	})
 	limited := changed(t, at, func(u *url.URL) { u.User = url.UserPassword(role, "hunter2") }) + "&schema=app"
 	status, stdout, stderr := migrating(t, "--up", limited)
-	if status != exitUnreachable || !strings.Contains(stderr, "permission denied") || strings.Contains(stdout+stderr, "hunter2") {
+	if status != cli.ExitUnreachable || !strings.Contains(stderr, "permission denied") || strings.Contains(stdout+stderr, "hunter2") {
 		t.Errorf("without tables: status %d, %s%s", status, stdout, stderr)
 	}
 	migrated(t, at+"&schema=app")
@@ -160,17 +161,17 @@ func TestMigrateRefuses(t *testing.T) {
 		says   string
 		args   []string
 	}{
-		{"no URL", exitUsage, "give a URL", []string{"--up"}},
-		{"neither", exitUsage, "--up and --print", []string{"sqlite:app.db"}},
-		{"both", exitUsage, "--up and --print", []string{"--up", "--print", "sqlite:app.db"}},
-		{"two URLs", exitUsage, "at most 1 arg", []string{"--up", "sqlite:a.db", "sqlite:b.db"}},
-		{"another kind", exitUsage, "redis", []string{"--up", "redis://u:hunter2@host"}},
-		{"no scheme", exitUsage, "scheme", []string{"--print", "app.db"}},
-		{"a parameter", exitUsage, "pgbouncer", []string{"--up", "postgres://u:hunter2@host/d?pgbouncer=perhaps"}},
-		{"no directory", exitUnreachable, "make its directory", []string{"--up", "sqlite:///none/app.db"}},
-		{"no server", exitUnreachable, "check that it runs", []string{"--up", changed(t, at, func(u *url.URL) { u.Host = testserver.UnusedAddr(t) }), "--timeout", "2s"}},
-		{"no database", exitUnreachable, "create the database", []string{"--up", changed(t, at, func(u *url.URL) { u.User, u.Path = parsed(t, at).User, "/nope" })}},
-		{"a password", exitUnreachable, "correct user and password", []string{"--up", changed(t, at, nil)}},
+		{"no URL", cli.ExitUsage, "give a URL", []string{"--up"}},
+		{"neither", cli.ExitUsage, "--up and --print", []string{"sqlite:app.db"}},
+		{"both", cli.ExitUsage, "--up and --print", []string{"--up", "--print", "sqlite:app.db"}},
+		{"two URLs", cli.ExitUsage, "at most 1 arg", []string{"--up", "sqlite:a.db", "sqlite:b.db"}},
+		{"another kind", cli.ExitUsage, "redis", []string{"--up", "redis://u:hunter2@host"}},
+		{"no scheme", cli.ExitUsage, "scheme", []string{"--print", "app.db"}},
+		{"a parameter", cli.ExitUsage, "pgbouncer", []string{"--up", "postgres://u:hunter2@host/d?pgbouncer=perhaps"}},
+		{"no directory", cli.ExitUnreachable, "make its directory", []string{"--up", "sqlite:///none/app.db"}},
+		{"no server", cli.ExitUnreachable, "check that it runs", []string{"--up", changed(t, at, func(u *url.URL) { u.Host = testserver.UnusedAddr(t) }), "--timeout", "2s"}},
+		{"no database", cli.ExitUnreachable, "create the database", []string{"--up", changed(t, at, func(u *url.URL) { u.User, u.Path = parsed(t, at).User, "/nope" })}},
+		{"a password", cli.ExitUnreachable, "correct user and password", []string{"--up", changed(t, at, nil)}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			status, stdout, stderr := migrating(t, c.args...)

@@ -1,15 +1,14 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/swarmiji/swarmiji/cmd/swarmiji/internal/cli"
 	"github.com/swarmiji/swarmiji/open"
 )
 
@@ -25,38 +24,17 @@ func (a *app) outboxCmd() *cobra.Command {
 		Example: "  swarmiji outbox show --store sqlite:///var/lib/app.db\n" +
 			"  SWARMIJI_OUTBOX=postgres://host/shop swarmiji outbox dead",
 		Args:        cobra.NoArgs,
-		Annotations: map[string]string{offline: "yes"}, // only shows its help
+		Annotations: map[string]string{cli.Offline: "yes"}, // only shows its help
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return errors.Join(cmd.Help(), fmt.Errorf("%w: outbox what? show, dead, requeue or drop", errUsage))
+			return errors.Join(cmd.Help(), fmt.Errorf("%w: outbox what? show, dead, requeue or drop", cli.ErrUsage))
 		},
 	}
 	cmd.PersistentFlags().StringVar(&url, "store", "", "`URL` of the database that holds the outbox; default: $SWARMIJI_OUTBOX")
 	cmd.AddCommand(a.outboxShowCmd(&url), a.outboxDeadCmd(&url), a.outboxRequeueCmd(&url), a.outboxDropCmd(&url))
 	for _, sub := range cmd.Commands() {
-		sub.Annotations = map[string]string{offline: "yes"} // no broker
+		sub.Annotations = map[string]string{cli.Offline: "yes"} // no broker
 	}
 	return cmd
-}
-
-// withOutbox opens an outbox, calls do, and closes it.
-func (a *app) withOutbox(ctx context.Context, url, flag string, do func(ctx context.Context, s open.OutboxStore) error) (err error) {
-	if url = cmp.Or(url, a.getenv("SWARMIJI_OUTBOX")); url == "" {
-		return fmt.Errorf("%w: no outbox; give %s or set SWARMIJI_OUTBOX, such as sqlite:///path/app.db", errUsage, flag)
-	}
-	a.secrets = append(a.secrets, secret{url, open.Redact(url)})
-	logger := slog.New(slog.NewTextHandler(a.stderr, &slog.HandlerOptions{Level: slog.LevelError}))
-	s, err := open.Outbox(ctx, url, open.OutboxOptions{Namespace: a.namespace, Logger: logger})
-	if err != nil {
-		return fmt.Errorf("%w: %w", errUsage, err) // no I/O was done: the URL is wrong
-	}
-	defer func() {
-		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTime)
-		defer cancel()
-		if cerr := s.Close(closing); err == nil {
-			err = cerr
-		}
-	}()
-	return do(ctx, s)
 }
 
 // outboxOutput is the output of outbox show.
@@ -80,9 +58,9 @@ func (a *app) outboxShowCmd(url *string) *cobra.Command {
 			"  swarmiji outbox show -o json",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			ctx, cancel := a.limited(cmd.Context())
+			ctx, cancel := a.Limited(cmd.Context())
 			defer cancel()
-			return a.withOutbox(ctx, *url, "--store", func(ctx context.Context, s open.OutboxStore) error {
+			return a.WithOutbox(ctx, *url, "--store", func(ctx context.Context, s open.OutboxStore) error {
 				st, err := s.Stats(ctx)
 				if err != nil {
 					return err
@@ -91,9 +69,9 @@ func (a *app) outboxShowCmd(url *string) *cobra.Command {
 				if st.Waiting > 0 {
 					o.Oldest = st.Oldest.Round(time.Millisecond).String()
 				}
-				t := &table{head: []string{"WAITING", "OLDEST", "FAILING", "DEAD", "RELAYS", "REASON"}}
-				t.add(o.Waiting, o.Oldest, o.Failing, o.Dead, o.Relays, o.Reason)
-				return a.show(o, t)
+				t := &cli.Table{Head: []string{"WAITING", "OLDEST", "FAILING", "DEAD", "RELAYS", "REASON"}}
+				t.Add(o.Waiting, o.Oldest, o.Failing, o.Dead, o.Relays, o.Reason)
+				return a.Show(o, t)
 			})
 		},
 	}
@@ -122,22 +100,22 @@ func (a *app) outboxDeadCmd(url *string) *cobra.Command {
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if limit <= 0 {
-				return fmt.Errorf("%w: --limit is %d", errUsage, limit)
+				return fmt.Errorf("%w: --limit is %d", cli.ErrUsage, limit)
 			}
-			ctx, cancel := a.limited(cmd.Context())
+			ctx, cancel := a.Limited(cmd.Context())
 			defer cancel()
-			return a.withOutbox(ctx, *url, "--store", func(ctx context.Context, s open.OutboxStore) error {
+			return a.WithOutbox(ctx, *url, "--store", func(ctx context.Context, s open.OutboxStore) error {
 				dead, err := s.Dead(ctx, limit)
 				if err != nil {
 					return err
 				}
 				out := []outboxDeadOutput{}
-				t := &table{head: []string{"ID", "QUEUE", "KEY", "BYTES", "SINCE", "REASON"}}
+				t := &cli.Table{Head: []string{"ID", "QUEUE", "KEY", "BYTES", "SINCE", "REASON"}}
 				for _, m := range dead {
 					out = append(out, outboxDeadOutput{m.ID, m.Generation, m.Queue, m.OrderKey, m.Size, m.At, m.Reason})
-					t.add(m.ID, m.Queue, m.OrderKey, m.Size, m.At, m.Reason)
+					t.Add(m.ID, m.Queue, m.OrderKey, m.Size, m.At, m.Reason)
 				}
-				return a.show(out, t)
+				return a.Show(out, t)
 			})
 		},
 	}

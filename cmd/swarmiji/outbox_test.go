@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/cmd/swarmiji/internal/cli"
 	"github.com/swarmiji/swarmiji/internal/sqlconn/sqltest"
 	"github.com/swarmiji/swarmiji/internal/testserver"
 	"github.com/swarmiji/swarmiji/internal/testwait"
@@ -53,8 +54,8 @@ func newBoxed(t *testing.T, namespace string) *boxed {
 // command runs the program on the outbox. It returns the status and both outputs.
 func (b *boxed) command(ctx context.Context, args ...string) (status int, stdout, stderr string) {
 	var out, err bytes.Buffer
-	status = run(ctx, args, surroundings{
-		stdin: strings.NewReader(""), stdout: &out, stderr: &err, getenv: func(name string) string {
+	status = run(ctx, args, cli.Surroundings{
+		Stdin: strings.NewReader(""), Stdout: &out, Stderr: &err, Getenv: func(name string) string {
 			if name == "SWARMIJI_OUTBOX" {
 				return b.url
 			}
@@ -81,16 +82,16 @@ func TestOutbox(t *testing.T) {
 		status int
 		says   string
 	}{
-		{"outbox show", exitOK, "WAITING"},
-		{"outbox dead", exitOK, "too large"},
-		{"outbox dead --limit 1 -o json", exitOK, `"key": "k"`},
-		{"outbox dead --limit 0", exitUsage, "--limit"},
-		{"outbox requeue c", exitNotFound, "no dead message"},
-		{"outbox requeue a", exitOK, "1 requeued"},
-		{"outbox drop b", exitUsage, "--yes"},
-		{"outbox drop b --yes -o json", exitOK, `"dropped": 1`},
-		{"outbox show --store redis://host", exitUsage, "sqlite://"},
-		{"outbox", exitUsage, "outbox what"},
+		{"outbox show", cli.ExitOK, "WAITING"},
+		{"outbox dead", cli.ExitOK, "too large"},
+		{"outbox dead --limit 1 -o json", cli.ExitOK, `"key": "k"`},
+		{"outbox dead --limit 0", cli.ExitUsage, "--limit"},
+		{"outbox requeue c", cli.ExitNotFound, "no dead message"},
+		{"outbox requeue a", cli.ExitOK, "1 requeued"},
+		{"outbox drop b", cli.ExitUsage, "--yes"},
+		{"outbox drop b --yes -o json", cli.ExitOK, `"dropped": 1`},
+		{"outbox show --store redis://host", cli.ExitUsage, "sqlite://"},
+		{"outbox", cli.ExitUsage, "outbox what"},
 	} {
 		status, stdout, stderr := b.command(ctx, strings.Fields(c.args)...)
 		if status != c.status || !strings.Contains(stdout+stderr, c.says) {
@@ -141,10 +142,10 @@ func TestDoctorOutbox(t *testing.T) {
 	args := []string{"doctor", "--collect", "50ms", "--timeout", patience.String(), "--broker", "sqlite://" + filepath.Join(t.TempDir(), "broker.db")}
 	status, stdout, stderr := b.command(ctx, args...)
 	want(t, stdout, `^outbox +warning +no relay runs, and 2 messages wait`)
-	if status != exitOK {
+	if status != cli.ExitOK {
 		t.Errorf("status %d, %s%s", status, stdout, stderr)
 	}
-	for url, want := range map[string]int{"redis://h": exitUsage, "sqlite:///none/app.db": exitUnreachable} {
+	for url, want := range map[string]int{"redis://h": cli.ExitUsage, "sqlite:///none/app.db": cli.ExitUnreachable} {
 		if status, stdout, stderr := b.command(ctx, append(args, "--outbox", url)...); status != want {
 			t.Errorf("--outbox %s: status %d, want %d: %s%s", url, status, want, stdout, stderr)
 		}
@@ -177,7 +178,7 @@ func TestRelay(t *testing.T) {
 	defer interrupt()
 	ended := make(chan string, 1)
 	go func() {
-		if status, stdout, stderr := b.command(ctx, "relay", "--to", url, "--namespace", namespace); status != exitOK {
+		if status, stdout, stderr := b.command(ctx, "relay", "--to", url, "--namespace", namespace); status != cli.ExitOK {
 			ended <- stdout + stderr
 		}
 		close(ended)
@@ -203,7 +204,7 @@ func TestRelay(t *testing.T) {
 		"relay --to mem://":                    "reach",
 		"relay --to redis://h --from redis://": "outbox",
 	} {
-		if status, stdout, stderr := b.command(testwait.Long(t), strings.Fields(args)...); status != exitUsage || !strings.Contains(stdout+stderr, says) {
+		if status, stdout, stderr := b.command(testwait.Long(t), strings.Fields(args)...); status != cli.ExitUsage || !strings.Contains(stdout+stderr, says) {
 			t.Errorf("%s: status %d, %s%s", args, status, stdout, stderr)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/swarmiji/swarmiji/cmd/swarmiji/internal/cli"
 	"github.com/swarmiji/swarmiji/open"
 )
 
@@ -37,7 +38,7 @@ func (a *app) outboxDropCmd(url *string) *cobra.Command {
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, ids []string) error {
 			if !yes {
-				return fmt.Errorf("%w: this cannot be undone; say --yes", errUsage)
+				return fmt.Errorf("%w: this cannot be undone; say --yes", cli.ErrUsage)
 			}
 			return a.outboxChange(cmd, *url, "dropped", ids, open.OutboxStore.Drop)
 		},
@@ -48,18 +49,18 @@ func (a *app) outboxDropCmd(url *string) *cobra.Command {
 
 // outboxChange changes dead messages of an outbox and prints their number.
 func (a *app) outboxChange(cmd *cobra.Command, url, what string, ids []string, change func(open.OutboxStore, context.Context, ...string) (int, error)) error {
-	ctx, cancel := a.limited(cmd.Context())
+	ctx, cancel := a.Limited(cmd.Context())
 	defer cancel()
-	return a.withOutbox(ctx, url, "--store", func(ctx context.Context, s open.OutboxStore) error {
+	return a.WithOutbox(ctx, url, "--store", func(ctx context.Context, s open.OutboxStore) error {
 		n, err := change(s, ctx, ids...)
 		if err == nil && n == 0 {
-			err = fmt.Errorf("%w: no dead message of the outbox has such an id", errNotFound)
+			err = fmt.Errorf("%w: no dead message of the outbox has such an id", cli.ErrNotFound)
 		}
 		if err != nil {
 			return err
 		}
-		t := &table{head: []string{"MESSAGES"}}
-		t.add(fmt.Sprintf("%d %s", n, what))
-		return a.show(map[string]int{what: n}, t)
+		t := &cli.Table{Head: []string{"MESSAGES"}}
+		t.Add(fmt.Sprintf("%d %s", n, what))
+		return a.Show(map[string]int{what: n}, t)
 	})
 }

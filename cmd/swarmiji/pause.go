@@ -5,12 +5,13 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/swarmiji/swarmiji/cmd/swarmiji/internal/cli"
 	"github.com/swarmiji/swarmiji/inspect"
 )
 
 // pauseCmd makes a command that pauses. name is the whole command, for the examples.
 func (a *app) pauseCmd(name string) *cobra.Command {
-	var t target
+	var t cli.Target
 	var o pauseOptions
 	cmd := &cobra.Command{
 		Use:   "pause [QUEUE...]",
@@ -33,9 +34,9 @@ func (a *app) pauseCmd(name string) *cobra.Command {
 				return err
 			}
 			a.onlyLiving()
-			t.queues = args
-			return a.steer(cmd, &t, func(ctx context.Context, api inspect.API) (inspect.Change, error) {
-				return api.PauseWorkers(ctx, t.target())
+			t.Queues = args
+			return a.Steer(cmd, &t, func(ctx context.Context, api inspect.API) (inspect.Change, error) {
+				return api.PauseWorkers(ctx, t.Target())
 			})
 		},
 	}
@@ -43,6 +44,6 @@ func (a *app) pauseCmd(name string) *cobra.Command {
 	f.StringSliceVar(&o.tasks, "task", nil, "`name` of the tasks to pause; may be repeated")
 	f.DurationVar(&o.duration, "for", 0, "how long the pause lasts, such as 30m; default: until swarmiji resume")
 	f.StringVar(&o.reason, "reason", "", "`text` for other operators and the audit log")
-	t.flags(cmd, false)
+	t.Flags(cmd, false)
 	return cmd
 }

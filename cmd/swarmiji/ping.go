@@ -3,11 +3,12 @@ package main
 import (
 	"github.com/spf13/cobra"
 
+	"github.com/swarmiji/swarmiji/cmd/swarmiji/internal/cli"
 	"github.com/swarmiji/swarmiji/control"
 )
 
 func (a *app) pingCmd() *cobra.Command {
-	var t target
+	var t cli.Target
 	cmd := &cobra.Command{
 		Use:   "ping",
 		Short: "Show which consumers answer",
@@ -18,11 +19,11 @@ func (a *app) pingCmd() *cobra.Command {
 			"  swarmiji ping --queue reports --replies 2 -o json",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.order(cmd, &t, control.Command{Do: control.DoPing}, []string{"NODE", "QUEUES", "CLOCK"}, func(t *table, r *control.Reply) {
-				t.add(r.Node, r.Queues, r.At)
+			return a.Order(cmd, &t, control.Command{Do: control.DoPing}, []string{"NODE", "QUEUES", "CLOCK"}, func(t *cli.Table, r *control.Reply) {
+				t.Add(r.Node, r.Queues, r.At)
 			})
 		},
 	}
-	t.flags(cmd, true)
+	t.Flags(cmd, true)
 	return cmd
 }

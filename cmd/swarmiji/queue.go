@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/swarmiji/swarmiji/cmd/swarmiji/internal/cli"
 	"github.com/swarmiji/swarmiji/control"
 	"github.com/swarmiji/swarmiji/inspect"
 )
@@ -48,7 +49,7 @@ func (a *app) queueLimitCmd() *cobra.Command {
 }
 
 func (a *app) queueServeCmd(name, short, long, example string, s inspect.Serve) *cobra.Command {
-	var t target
+	var t cli.Target
 	var group string
 	cmd := &cobra.Command{
 		Use: name + " QUEUE", Short: short, Example: example,
@@ -57,16 +58,16 @@ func (a *app) queueServeCmd(name, short, long, example string, s inspect.Serve) 
 			"consumer reports an error, 4 if no consumer answers.",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if (group == "") == (len(t.nodes) == 0) {
-				return fmt.Errorf("%w: name the consumers, by --group or by --node", errUsage)
+			if (group == "") == (len(t.Nodes) == 0) {
+				return fmt.Errorf("%w: name the consumers, by --group or by --node", cli.ErrUsage)
 			}
 			if group == "" {
 				c := control.Command{Do: control.DoAddQueue, Queue: args[0], Workers: s.Workers}
 				if s.Leave {
 					c.Do = control.DoRemoveQueue
 				}
-				return a.order(cmd, &t, c, []string{"NODE", "QUEUES", "DONE"}, func(t *table, r *control.Reply) {
-					t.add(r.Node, strings.Join(r.Queues, ","), "ok")
+				return a.Order(cmd, &t, c, []string{"NODE", "QUEUES", "DONE"}, func(t *cli.Table, r *control.Reply) {
+					t.Add(r.Node, strings.Join(r.Queues, ","), "ok")
 				})
 			}
 			s.Group = group
@@ -80,6 +81,6 @@ func (a *app) queueServeCmd(name, short, long, example string, s inspect.Serve) 
 	if !s.Leave {
 		cmd.Flags().IntVar(&s.Workers, "workers", 0, "tasks that run at once in each consumer; default: as the consumer defines it")
 	}
-	t.flags(cmd, false)
+	t.Flags(cmd, false)
 	return cmd
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/cmd/swarmiji/internal/cli"
 	"github.com/swarmiji/swarmiji/inspect"
 	"github.com/swarmiji/swarmiji/internal/reach"
 	"github.com/swarmiji/swarmiji/task"
@@ -25,9 +26,9 @@ func (a *app) queueCmd() *cobra.Command {
 		Example: "  swarmiji queue ls\n" +
 			"  swarmiji queue show reports",
 		Args:        cobra.NoArgs,
-		Annotations: map[string]string{offline: "yes"}, // only shows its help
+		Annotations: map[string]string{cli.Offline: "yes"}, // only shows its help
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return errors.Join(cmd.Help(), fmt.Errorf("%w: queue what? ls, show, messages, pause, resume, purge, limit, add or remove", errUsage))
+			return errors.Join(cmd.Help(), fmt.Errorf("%w: queue what? ls, show, messages, pause, resume, purge, limit, add or remove", cli.ErrUsage))
 		},
 	}
 	cmd.AddCommand(a.queueListCmd("ls [QUEUE...]", "swarmiji queue ls"), a.queueShowCmd(), a.queueMessagesCmd(), a.pauseCmd("swarmiji queue pause"), a.resumeCmd("swarmiji queue resume"), a.queuePurgeCmd(), a.queueLimitCmd())
@@ -42,7 +43,7 @@ func (a *app) queuesCmd() *cobra.Command {
 
 // queueListCmd lists queues. name is the whole command, for the examples.
 func (a *app) queueListCmd(use, name string) *cobra.Command {
-	var t target
+	var t cli.Target
 	cmd := &cobra.Command{
 		Use:   use,
 		Short: "Show how many tasks are in queues",
@@ -57,18 +58,12 @@ func (a *app) queueListCmd(use, name string) *cobra.Command {
 			"  " + name + " reports mail -o json",
 		RunE: func(cmd *cobra.Command, args []string) error { return a.queueList(cmd.Context(), &t, args) },
 	}
-	t.listen(cmd)
+	t.Listen(cmd)
 	return cmd
 }
 
-// listen adds the flags of commands that ask consumers.
-func (t *target) listen(cmd *cobra.Command) {
-	cmd.Flags().DurationVar(&t.collect, "collect", listenTime, "how long to wait for answers and heartbeats of consumers")
-	cmd.Flags().IntVar(&t.replies, "replies", 0, "stop waiting after this many answers; default: wait for --collect")
-}
-
-func (a *app) queueList(ctx context.Context, t *target, names []string) error {
-	if err := t.check(); err != nil {
+func (a *app) queueList(ctx context.Context, t *cli.Target, names []string) error {
+	if err := t.Check(); err != nil {
 		return err
 	}
 	for _, q := range names {
@@ -76,9 +71,9 @@ func (a *app) queueList(ctx context.Context, t *target, names []string) error {
 			return err
 		}
 	}
-	return a.inspect(ctx, inspection{listen: t.collect, replies: t.replies}, func(ctx context.Context, api inspect.API) error {
+	return a.Inspect(ctx, cli.Inspection{Listen: t.Collect, Replies: t.Replies}, func(ctx context.Context, api inspect.API) error {
 		var notes []string
-		all, err := pages(func(cursor string) ([]inspect.Queue, string, error) {
+		all, err := cli.Pages(func(cursor string) ([]inspect.Queue, string, error) {
 			page, err := api.ListQueues(ctx, inspect.QueueQuery{Names: names, Cursor: cursor})
 			notes = append(notes, page.Notes...)
 			return page.Queues, page.Next, err
@@ -86,13 +81,13 @@ func (a *app) queueList(ctx context.Context, t *target, names []string) error {
 		if err != nil {
 			return err
 		}
-		a.noted(notes[:min(len(notes), 1)])
-		tab := &table{head: []string{"QUEUE", "READY", "HELD", "DELAYED", "DEAD", "OLDEST", "CONSUMERS", "PAUSED"}}
+		a.Noted(notes[:min(len(notes), 1)])
+		tab := &cli.Table{Head: []string{"QUEUE", "READY", "HELD", "DELAYED", "DEAD", "OLDEST", "CONSUMERS", "PAUSED"}}
 		found := make(map[string]bool)
 		for i := range all {
 			q := &all[i]
 			found[q.Name] = true
-			tab.add(q.Name, told(q.Ready), told(q.Held), told(q.Delayed), told(q.Dead), age(q), told(q.Consumers), pausedText(q))
+			tab.Add(q.Name, told(q.Ready), told(q.Held), told(q.Delayed), told(q.Dead), age(q), told(q.Consumers), pausedText(q))
 		}
 		if all == nil {
 			all = []inspect.Queue{}
@@ -100,10 +95,10 @@ func (a *app) queueList(ctx context.Context, t *target, names []string) error {
 		var missing []error
 		for _, name := range names {
 			if !found[name] {
-				missing = append(missing, reach.Also(fmt.Errorf("queue %s: %w", name, errNotFound), broker.ErrNoQueue))
+				missing = append(missing, reach.Also(fmt.Errorf("queue %s: %w", name, cli.ErrNotFound), broker.ErrNoQueue))
 			}
 		}
-		return errors.Join(append(missing, a.show(all, tab))...)
+		return errors.Join(append(missing, a.Show(all, tab))...)
 	})
 }
 
@@ -133,7 +128,7 @@ func pausedText(q *inspect.Queue) string {
 	case q.Pause != nil && q.Pause.Until.IsZero():
 		return "yes"
 	case q.Pause != nil:
-		return "until " + cell(q.Pause.Until)
+		return "until " + cli.Cell(q.Pause.Until)
 	case q.Paused > 0:
 		return fmt.Sprintf("%d of %d", q.Paused, q.Consumers)
 	}
@@ -141,7 +136,7 @@ func pausedText(q *inspect.Queue) string {
 }
 
 func (a *app) queueShowCmd() *cobra.Command {
-	var t target
+	var t cli.Target
 	cmd := &cobra.Command{
 		Use:   "show QUEUE",
 		Short: "Show one queue and its consumers",
@@ -152,7 +147,7 @@ func (a *app) queueShowCmd() *cobra.Command {
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return a.queueShow(cmd.Context(), &t, args[0]) },
 	}
-	t.listen(cmd)
+	t.Listen(cmd)
 	return cmd
 }
 
@@ -162,30 +157,30 @@ type queueShown struct {
 	Serving []inspect.Worker `json:"serving"` // its consumers
 }
 
-func (a *app) queueShow(ctx context.Context, t *target, name string) error {
-	if err := errors.Join(t.check(), task.CheckName(name)); err != nil {
+func (a *app) queueShow(ctx context.Context, t *cli.Target, name string) error {
+	if err := errors.Join(t.Check(), task.CheckName(name)); err != nil {
 		return err
 	}
-	return a.inspect(ctx, inspection{listen: t.collect, replies: t.replies}, func(ctx context.Context, api inspect.API) error {
+	return a.Inspect(ctx, cli.Inspection{Listen: t.Collect, Replies: t.Replies}, func(ctx context.Context, api inspect.API) error {
 		q, err := api.GetQueue(ctx, name)
 		if err != nil {
 			return err
 		}
 		out := queueShown{Queue: q, Serving: []inspect.Worker{}}
-		tab := &table{head: []string{"QUEUE", q.Name}}
-		tab.add("READY", told(q.Ready))
-		tab.add("HELD", told(q.Held))
-		tab.add("DELAYED", told(q.Delayed))
-		tab.add("DEAD", told(q.Dead))
-		tab.add("OLDEST", age(&q))
-		tab.add("CONSUMERS", told(q.Consumers))
-		tab.add("WORKERS", fmt.Sprintf("%d, %d active, %d reserved", q.Workers, q.Active, q.Reserved))
-		tab.add("PAUSED", pausedText(&q))
+		tab := &cli.Table{Head: []string{"QUEUE", q.Name}}
+		tab.Add("READY", told(q.Ready))
+		tab.Add("HELD", told(q.Held))
+		tab.Add("DELAYED", told(q.Delayed))
+		tab.Add("DEAD", told(q.Dead))
+		tab.Add("OLDEST", age(&q))
+		tab.Add("CONSUMERS", told(q.Consumers))
+		tab.Add("WORKERS", fmt.Sprintf("%d, %d active, %d reserved", q.Workers, q.Active, q.Reserved))
+		tab.Add("PAUSED", pausedText(&q))
 		if q.Pause != nil {
-			tab.add("BY", q.Pause.By)
-			tab.add("REASON", q.Pause.Reason)
+			tab.Add("BY", q.Pause.By)
+			tab.Add("REASON", q.Pause.Reason)
 		}
-		workers, err := pages(func(cursor string) ([]inspect.Worker, string, error) {
+		workers, err := cli.Pages(func(cursor string) ([]inspect.Worker, string, error) {
 			page, err := api.ListWorkers(ctx, inspect.WorkerQuery{Cursor: cursor})
 			return page.Workers, page.Next, err
 		})
@@ -203,10 +198,10 @@ func (a *app) queueShow(ctx context.Context, t *target, name string) error {
 				if s.Paused {
 					state = ", paused"
 				}
-				tab.add("NODE", fmt.Sprintf("%s: %d workers, %d active, %d reserved%s", w.Node, s.Workers, s.Active, s.Reserved, state))
+				tab.Add("NODE", fmt.Sprintf("%s: %d workers, %d active, %d reserved%s", w.Node, s.Workers, s.Active, s.Reserved, state))
 			}
 		}
-		return a.show(out, tab)
+		return a.Show(out, tab)
 	})
 }
 
@@ -227,19 +222,19 @@ func (a *app) queueMessagesCmd() *cobra.Command {
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			q.Queue, q.Place = args[0], broker.Place(place)
-			return a.inspect(cmd.Context(), inspection{}, func(ctx context.Context, api inspect.API) error {
+			return a.Inspect(cmd.Context(), cli.Inspection{}, func(ctx context.Context, api inspect.API) error {
 				page, err := api.ListMessages(ctx, q)
 				if err != nil {
 					return err
 				}
-				tab := &table{head: []string{"ID", "NAME", "AT", "SENT", "ATTEMPT", "BYTES", "REASON"}}
+				tab := &cli.Table{Head: []string{"ID", "NAME", "AT", "SENT", "ATTEMPT", "BYTES", "REASON"}}
 				for _, m := range page.Messages {
-					tab.add(string(m.ID), m.Name, m.At, m.Sent, m.Attempt, m.Size, cut(m.Reason+m.Unread))
+					tab.Add(string(m.ID), m.Name, m.At, m.Sent, m.Attempt, m.Size, cli.Cut(m.Reason+m.Unread))
 				}
 				if page.Next != "" {
-					a.say("there are more: --after %s", quoted(page.Next))
+					a.Say("there are more: --after %s", quoted(page.Next))
 				}
-				return a.show(page.Messages, tab)
+				return a.Show(page.Messages, tab)
 			})
 		},
 	}
@@ -252,7 +247,7 @@ func (a *app) queueMessagesCmd() *cobra.Command {
 }
 
 // quoted returns a text of another program for a shell.
-func quoted(text string) string { return "'" + visible(text) + "'" }
+func quoted(text string) string { return "'" + cli.Visible(text) + "'" }
 
 func (a *app) queuePurgeCmd() *cobra.Command {
 	var yes, dryRun bool
@@ -266,15 +261,15 @@ func (a *app) queuePurgeCmd() *cobra.Command {
 			"  swarmiji queue purge reports --yes",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := confirmed(yes, dryRun); err != nil {
+			if err := cli.Confirmed(yes, dryRun); err != nil {
 				return err
 			}
-			return a.inspect(cmd.Context(), inspection{}, func(ctx context.Context, api inspect.API) error {
+			return a.Inspect(cmd.Context(), cli.Inspection{}, func(ctx context.Context, api inspect.API) error {
 				c, err := api.PurgeQueue(ctx, inspect.Purge{Queue: args[0], DryRun: dryRun})
 				if err != nil {
 					return err
 				}
-				return a.changeOf(&c, "deleted")
+				return a.ChangeOf(&c, "deleted")
 			})
 		},
 	}

@@ -5,11 +5,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/swarmiji/swarmiji/cmd/swarmiji/internal/cli"
 	"github.com/swarmiji/swarmiji/inspect"
 )
 
 func (a *app) rateLimitCmd() *cobra.Command {
-	var t target
+	var t cli.Target
 	var concurrency int
 	cmd := &cobra.Command{
 		Use:   "rate-limit TASK [RATE]",
@@ -38,13 +39,13 @@ func (a *app) rateLimitCmd() *cobra.Command {
 				return err
 			}
 			a.onlyLiving()
-			return a.steer(cmd, &t, func(ctx context.Context, api inspect.API) (inspect.Change, error) {
-				l.Target = t.target()
+			return a.Steer(cmd, &t, func(ctx context.Context, api inspect.API) (inspect.Change, error) {
+				l.Target = t.Target()
 				return api.LimitWorkers(ctx, l)
 			})
 		},
 	}
 	cmd.Flags().IntVar(&concurrency, "concurrency", 0, "how many tasks of this name run at once; default: no limit")
-	t.flags(cmd, true)
+	t.Flags(cmd, true)
 	return cmd
 }

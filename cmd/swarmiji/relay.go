@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/swarmiji/swarmiji/cmd/swarmiji/internal/cli"
 	"github.com/swarmiji/swarmiji/open"
 	"github.com/swarmiji/swarmiji/outbox"
 )
@@ -26,14 +27,14 @@ func (a *app) relayCmd() *cobra.Command {
 		Example: "  swarmiji relay --from postgres://user:password@host/shop --to amqp://user:password@host:5672/\n" +
 			"  SWARMIJI_OUTBOX=sqlite:///var/lib/app.db SWARMIJI_BROKER=redis://host:6379 swarmiji relay",
 		Args:        cobra.NoArgs,
-		Annotations: map[string]string{offline: "yes"}, // --to may name the broker
+		Annotations: map[string]string{cli.Offline: "yes"}, // --to may name the broker
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			a.broker = cmp.Or(to, a.broker)
-			if a.broker == "" || strings.HasPrefix(a.broker, "mem:") {
-				return fmt.Errorf("%w: no broker that others can reach; give --to or set SWARMIJI_BROKER, such as amqp://user:password@host:5672/", errUsage)
+			a.Broker = cmp.Or(to, a.Broker)
+			if a.Broker == "" || strings.HasPrefix(a.Broker, "mem:") {
+				return fmt.Errorf("%w: no broker that others can reach; give --to or set SWARMIJI_BROKER, such as amqp://user:password@host:5672/", cli.ErrUsage)
 			}
-			a.secrets = append(a.secrets, secret{a.broker, open.Redact(a.broker)})
-			return a.withOutbox(cmd.Context(), from, "--from", a.relay)
+			a.Hide(a.Broker, open.Redact(a.Broker))
+			return a.WithOutbox(cmd.Context(), from, "--from", a.relay)
 		},
 	}
 	f := cmd.Flags()
@@ -44,9 +45,9 @@ func (a *app) relayCmd() *cobra.Command {
 
 // relay runs a relay from the outbox to the broker until ctx ends.
 func (a *app) relay(ctx context.Context, from open.OutboxStore) error {
-	logger := slog.New(slog.NewTextHandler(a.stderr, nil))
-	return a.withSwarm(ctx, open.Options{}, func(ctx context.Context, s *open.Swarm) error {
-		preparing, cancel := a.limited(ctx)
+	logger := slog.New(slog.NewTextHandler(a.Stderr, nil))
+	return a.WithSwarm(ctx, open.Options{}, func(ctx context.Context, s *open.Swarm) error {
+		preparing, cancel := a.Limited(ctx)
 		defer cancel()
 		if err := from.Prepare(preparing); err != nil {
 			return err
@@ -55,7 +56,7 @@ func (a *app) relay(ctx context.Context, from open.OutboxStore) error {
 		if err != nil {
 			return err
 		}
-		a.say("the relay runs until it is interrupted")
+		a.Say("the relay runs until it is interrupted")
 		return r.Run(ctx)
 	})
 }

@@ -2,22 +2,19 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
-	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/cmd/swarmiji/internal/cli"
 	"github.com/swarmiji/swarmiji/internal/reach"
 	"github.com/swarmiji/swarmiji/internal/wake"
 	"github.com/swarmiji/swarmiji/internal/wire"
 	"github.com/swarmiji/swarmiji/open"
 	"github.com/swarmiji/swarmiji/resultstore"
-	"github.com/swarmiji/swarmiji/serializer"
-	"github.com/swarmiji/swarmiji/serializer/msgpack"
 	"github.com/swarmiji/swarmiji/task"
 )
 
@@ -46,11 +43,11 @@ func (a *app) resultCmd() *cobra.Command {
 			if err := id.Check(); err != nil {
 				return err
 			}
-			codec, err := a.codec()
+			codec, err := a.Codec()
 			if err != nil {
 				return err
 			}
-			return a.with(cmd.Context(), open.Options{}, func(ctx context.Context, s *open.Swarm) error {
+			return a.With(cmd.Context(), open.Options{}, func(ctx context.Context, s *open.Swarm) error {
 				return a.result(ctx, s, codec, id, wait)
 			})
 		},
@@ -86,7 +83,7 @@ func (a *app) result(ctx context.Context, s *open.Swarm, codec *wire.Codec, id t
 	}
 	if r.State.Terminal() || r.Error != nil {
 		if err := codec.OpenRecord(&r); err != nil {
-			return a.remedy(err)
+			return a.Remedy(err)
 		}
 	}
 	out := resultOutput{
@@ -96,19 +93,19 @@ func (a *app) result(ctx context.Context, s *open.Swarm, codec *wire.Codec, id t
 		out.Error, out.ErrorType = r.Error.Error(), r.Error.Type
 	}
 	if r.State == task.StateSucceeded {
-		if out.Result, err = readable(r.ContentType, r.Result); err != nil {
+		if out.Result, err = cli.Readable(r.ContentType, r.Result); err != nil {
 			return err
 		}
 	}
-	if err := a.show(out, out.table()); err != nil {
+	if err := a.Show(out, out.table()); err != nil {
 		return err
 	}
 	switch r.State {
 	case task.StateFailed, task.StateRevoked, task.StateExpired:
 		if r.Error != nil {
-			return &taskFailedError{r.Error}
+			return &cli.TaskFailedError{Cause: r.Error}
 		}
-		return &taskFailedError{errors.New(string(r.State))}
+		return &cli.TaskFailedError{Cause: errors.New(string(r.State))}
 	}
 	return nil
 }
@@ -136,54 +133,24 @@ func load(ctx context.Context, store resultstore.ResultStore, id task.ID, wait b
 		case known:
 			return r, fmt.Errorf("task %s has not ended in time", id)
 		}
-		return r, fmt.Errorf("task %s has not ended in time: %w: %w", id, task.ErrNotFound, errNotFound)
+		return r, fmt.Errorf("task %s has not ended in time: %w: %w", id, task.ErrNotFound, cli.ErrNotFound)
 	}
 }
 
-func (o *resultOutput) table() *table {
-	t := &table{head: []string{"ID", string(o.ID)}}
-	t.add("NAME", o.Name)
-	t.add("STATE", string(o.State))
-	t.add("ATTEMPT", o.Attempt)
-	t.add("STARTED", o.StartedAt)
-	t.add("FINISHED", o.FinishedAt)
-	t.add("NODE", o.Node)
+func (o *resultOutput) table() *cli.Table {
+	t := &cli.Table{Head: []string{"ID", string(o.ID)}}
+	t.Add("NAME", o.Name)
+	t.Add("STATE", string(o.State))
+	t.Add("ATTEMPT", o.Attempt)
+	t.Add("STARTED", o.StartedAt)
+	t.Add("FINISHED", o.FinishedAt)
+	t.Add("NODE", o.Node)
 	if o.State == task.StateSucceeded {
-		t.add("RESULT", compact(o.Result))
+		t.Add("RESULT", cli.Compact(o.Result))
 	}
 	if o.Error != "" {
-		t.add("ERROR", o.Error)
-		t.add("TYPE", o.ErrorType)
+		t.Add("ERROR", o.Error)
+		t.Add("TYPE", o.ErrorType)
 	}
 	return t
-}
-
-// readable returns serialized bytes as a value for JSON: raw bytes as text if they are text,
-// otherwise in base64.
-func readable(contentType string, data []byte) (any, error) {
-	if len(data) == 0 {
-		return nil, nil
-	}
-	set, err := serializer.NewSet(msgpack.Serializer{}, serializer.JSON{}, serializer.Raw{})
-	if err != nil {
-		return nil, err
-	}
-	s, err := set.For(contentType)
-	if err != nil {
-		return nil, err
-	}
-	switch s.ContentType() {
-	case serializer.ContentJSON:
-		return json.RawMessage(data), nil
-	case serializer.ContentRaw:
-		if utf8.Valid(data) {
-			return string(data), nil
-		}
-		return data, nil
-	}
-	var v any
-	if err := s.Unmarshal(data, &v); err != nil {
-		return nil, err
-	}
-	return v, nil
 }

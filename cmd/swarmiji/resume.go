@@ -5,12 +5,13 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/swarmiji/swarmiji/cmd/swarmiji/internal/cli"
 	"github.com/swarmiji/swarmiji/inspect"
 )
 
 // resumeCmd makes a command that resumes. name is the whole command, for the examples.
 func (a *app) resumeCmd(name string) *cobra.Command {
-	var t target
+	var t cli.Target
 	var tasks []string
 	cmd := &cobra.Command{
 		Use:   "resume [QUEUE...]",
@@ -30,13 +31,13 @@ func (a *app) resumeCmd(name string) *cobra.Command {
 			if err := notStored(cmd, "task"); err != nil {
 				return err
 			}
-			t.queues = args
-			return a.steer(cmd, &t, func(ctx context.Context, api inspect.API) (inspect.Change, error) {
-				return api.ResumeWorkers(ctx, t.target())
+			t.Queues = args
+			return a.Steer(cmd, &t, func(ctx context.Context, api inspect.API) (inspect.Change, error) {
+				return api.ResumeWorkers(ctx, t.Target())
 			})
 		},
 	}
 	cmd.Flags().StringSliceVar(&tasks, "task", nil, "`name` of the tasks to resume; may be repeated")
-	t.flags(cmd, false)
+	t.Flags(cmd, false)
 	return cmd
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/swarmiji/swarmiji/cmd/swarmiji/internal/cli"
 	"github.com/swarmiji/swarmiji/control"
 	"github.com/swarmiji/swarmiji/open"
 	"github.com/swarmiji/swarmiji/revoke"
@@ -25,7 +26,7 @@ type revokeOptions struct {
 	terminate bool
 	future    bool
 	command   bool
-	target    target
+	target    cli.Target
 }
 
 func (a *app) revokeCmd() *cobra.Command {
@@ -52,7 +53,7 @@ func (a *app) revokeCmd() *cobra.Command {
 			}
 			for _, flag := range []string{"node", "replies", "collect"} {
 				if cmd.Flags().Changed(flag) {
-					return fmt.Errorf("%w: --%s belongs to --command", errUsage, flag)
+					return fmt.Errorf("%w: --%s belongs to --command", cli.ErrUsage, flag)
 				}
 			}
 			return a.revoke(cmd.Context(), args, &o)
@@ -66,7 +67,7 @@ func (a *app) revokeCmd() *cobra.Command {
 	f.BoolVar(&o.future, "future", false, "with --task or --header: also revoke tasks that are submitted later, within --within")
 	f.BoolVar(&o.terminate, "terminate", false, "also cancel the contexts of running tasks")
 	f.BoolVar(&o.command, "command", false, "send a command to the running consumers, and store nothing")
-	o.target.flags(cmd, false)
+	o.target.Flags(cmd, false)
 	return cmd
 }
 
@@ -74,12 +75,12 @@ func (a *app) revokeCmd() *cobra.Command {
 func (a *app) revokeByCommand(cmd *cobra.Command, args []string, o *revokeOptions) error {
 	for _, flag := range []string{"queue", "task", "header", "within", "future"} {
 		if cmd.Flags().Changed(flag) {
-			return fmt.Errorf("%w: --%s does not go with --command", errUsage, flag)
+			return fmt.Errorf("%w: --%s does not go with --command", cli.ErrUsage, flag)
 		}
 	}
 	head := []string{"NODE", "QUEUES", "DONE"}
-	return a.order(cmd, &o.target, control.Command{Do: control.DoRevoke, IDs: ids(args), Terminate: o.terminate}, head, func(t *table, r *control.Reply) {
-		t.add(r.Node, strings.Join(r.Queues, ","), "ok")
+	return a.Order(cmd, &o.target, control.Command{Do: control.DoRevoke, IDs: ids(args), Terminate: o.terminate}, head, func(t *cli.Table, r *control.Reply) {
+		t.Add(r.Node, strings.Join(r.Queues, ","), "ok")
 	})
 }
 
@@ -100,51 +101,51 @@ type revokeOutput struct {
 func (a *app) revoke(ctx context.Context, args []string, o *revokeOptions) error {
 	chosen := o.header != "" || o.selector.Name != ""
 	if chosen == (len(args) > 0) {
-		return fmt.Errorf("%w: give ids, or --task or --header", errUsage)
+		return fmt.Errorf("%w: give ids, or --task or --header", cli.ErrUsage)
 	}
 	if o.header != "" {
 		key, value, ok := strings.Cut(o.header, "=")
 		if !ok {
-			return fmt.Errorf("%w: --header is not key=value", errUsage)
+			return fmt.Errorf("%w: --header is not key=value", cli.ErrUsage)
 		}
 		o.selector.Header, o.selector.Value = key, value
 	}
 	if o.within < 0 {
-		return fmt.Errorf("%w: --within is %v", errUsage, o.within)
+		return fmt.Errorf("%w: --within is %v", cli.ErrUsage, o.within)
 	}
 	options := revoke.Options{Terminate: o.terminate}
 	if o.within > 0 {
 		options.Until = time.Now().Add(o.within)
 	}
-	return a.with(ctx, open.Options{}, func(ctx context.Context, s *open.Swarm) error {
+	return a.With(ctx, open.Options{}, func(ctx context.Context, s *open.Swarm) error {
 		r, err := revoke.NewRevoker(revoke.RevokerConfig{Events: s.Revocations, Broker: s.Broker, Queues: o.queues, Results: s.Results, Tasks: s.Events})
 		if err != nil {
-			return fmt.Errorf("%w: %w", errUsage, err)
+			return fmt.Errorf("%w: %w", cli.ErrUsage, err)
 		}
 		if chosen {
 			if !o.future {
 				o.selector.SentBefore = time.Now()
 			}
 			if err := o.selector.Check(); err != nil {
-				return fmt.Errorf("%w: %w", errUsage, err)
+				return fmt.Errorf("%w: %w", cli.ErrUsage, err)
 			}
 			err := r.RevokeMatching(ctx, options, o.selector)
 			if err != nil && !errors.Is(err, revoke.ErrUnheard) {
 				return err
 			}
-			return errors.Join(err, a.show([]revokeOutput{{Outcome: revoke.Noted}}, &table{head: []string{string(revoke.Noted)}}))
+			return errors.Join(err, a.Show([]revokeOutput{{Outcome: revoke.Noted}}, &cli.Table{Head: []string{string(revoke.Noted)}}))
 		}
 		outcomes, err := r.Revoke(ctx, options, ids(args)...)
 		if len(outcomes) == 0 {
 			return err
 		}
 		out := make([]revokeOutput, len(outcomes))
-		t := &table{head: []string{"ID", "OUTCOME"}}
+		t := &cli.Table{Head: []string{"ID", "OUTCOME"}}
 		for i, outcome := range outcomes {
 			out[i] = revokeOutput{args[i], outcome}
-			t.add(args[i], string(outcome))
+			t.Add(args[i], string(outcome))
 		}
-		if serr := a.show(out, t); err == nil {
+		if serr := a.Show(out, t); err == nil {
 			err = serr
 		}
 		return err

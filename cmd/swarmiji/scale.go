@@ -7,11 +7,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/swarmiji/swarmiji/cmd/swarmiji/internal/cli"
 	"github.com/swarmiji/swarmiji/inspect"
 )
 
 func (a *app) scaleCmd() *cobra.Command {
-	var t target
+	var t cli.Target
 	cmd := &cobra.Command{
 		Use:   "scale QUEUE WORKERS",
 		Short: "Set how many workers consumers have for a queue",
@@ -25,14 +26,14 @@ func (a *app) scaleCmd() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			n, err := strconv.Atoi(args[1])
 			if err != nil {
-				return fmt.Errorf("%w: %q is no number of workers", errUsage, args[1])
+				return fmt.Errorf("%w: %q is no number of workers", cli.ErrUsage, args[1])
 			}
-			t.queues = args[:1]
-			return a.steer(cmd, &t, func(ctx context.Context, api inspect.API) (inspect.Change, error) {
-				return api.ScaleWorkers(ctx, inspect.Scale{Queue: args[0], Workers: n, Nodes: t.nodes})
+			t.Queues = args[:1]
+			return a.Steer(cmd, &t, func(ctx context.Context, api inspect.API) (inspect.Change, error) {
+				return api.ScaleWorkers(ctx, inspect.Scale{Queue: args[0], Workers: n, Nodes: t.Nodes})
 			})
 		},
 	}
-	t.flags(cmd, false)
+	t.Flags(cmd, false)
 	return cmd
 }

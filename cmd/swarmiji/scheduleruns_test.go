@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/swarmiji/swarmiji/cmd/swarmiji/internal/cli"
 	"github.com/swarmiji/swarmiji/internal/testwait"
 	"github.com/swarmiji/swarmiji/open"
 	"github.com/swarmiji/swarmiji/schedule"
@@ -69,13 +70,13 @@ func TestScheduleRuns(t *testing.T) {
 	} {
 		var out strings.Builder
 		args := append([]string{"schedule"}, strings.Fields(c.args)...)
-		status := run(ctx, append(args, "--store", url), surroundings{stdin: strings.NewReader(""), stdout: &out, stderr: &out, getenv: func(string) string { return "" }})
+		status := run(ctx, append(args, "--store", url), cli.Surroundings{Stdin: strings.NewReader(""), Stdout: &out, Stderr: &out, Getenv: func(string) string { return "" }})
 		if text := strings.Join(strings.Fields(out.String()), " "); status != 0 || !strings.Contains(text, c.want) {
 			t.Errorf("%s: status %d, want %q in\n%s", c.args, status, c.want, out.String())
 		}
 	}
 	var out strings.Builder
-	if status := run(ctx, []string{"schedule", "ls", "--store", url, "--results", "ftp://user:hunter2@host"}, surroundings{stdin: strings.NewReader(""), stdout: &out, stderr: &out, getenv: func(string) string { return "" }}); status != exitUsage || strings.Contains(out.String(), "hunter2") {
+	if status := run(ctx, []string{"schedule", "ls", "--store", url, "--results", "ftp://user:hunter2@host"}, cli.Surroundings{Stdin: strings.NewReader(""), Stdout: &out, Stderr: &out, Getenv: func(string) string { return "" }}); status != cli.ExitUsage || strings.Contains(out.String(), "hunter2") {
 		t.Errorf("a wrong URL: status %d\n%s", status, out.String())
 	}
 }

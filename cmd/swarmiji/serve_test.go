@@ -11,6 +11,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/swarmiji/swarmiji/cmd/swarmiji/internal/cli"
 	"github.com/swarmiji/swarmiji/inspect"
 	"github.com/swarmiji/swarmiji/inspect/httpinspect"
 	"github.com/swarmiji/swarmiji/internal/testwait"
@@ -43,7 +44,7 @@ func dashboardAt(t *testing.T, env map[string]string, args ...string) string {
 	var stderr output
 	ended := make(chan int, 1)
 	go func() {
-		ended <- run(ctx, args, surroundings{stdin: strings.NewReader(""), stdout: w, stderr: &stderr, getenv: func(k string) string { return env[k] }})
+		ended <- run(ctx, args, cli.Surroundings{Stdin: strings.NewReader(""), Stdout: w, Stderr: &stderr, Getenv: func(k string) string { return env[k] }})
 		_ = w.Close()
 	}()
 	t.Cleanup(func() {
@@ -83,7 +84,7 @@ func TestDev(t *testing.T) {
 			if err != nil || len(entries.Schedules) != 1 {
 				t.Errorf("schedule: %+v, %v", entries, err)
 			}
-			queue, err := api.GetQueue(ctx, sampleQueue)
+			queue, err := api.GetQueue(ctx, "demo")
 			if err != nil || queue.Consumers != 1 || queue.Dead == 0 {
 				t.Errorf("queue: %+v, %v", queue, err)
 			}
@@ -103,7 +104,7 @@ func TestServe(t *testing.T) {
 	call := func(token string, args ...string) (int, string) {
 		var out, stderr output
 		env := map[string]string{"SWARMIJI_API": url + "api/v1", "SWARMIJI_API_TOKEN": token}
-		status := run(t.Context(), args, surroundings{stdin: strings.NewReader(""), stdout: &out, stderr: &stderr, getenv: func(k string) string { return env[k] }})
+		status := run(t.Context(), args, cli.Surroundings{Stdin: strings.NewReader(""), Stdout: &out, Stderr: &stderr, Getenv: func(k string) string { return env[k] }})
 		return status, out.String() + stderr.String()
 	}
 	for _, c := range []struct {
@@ -113,9 +114,9 @@ func TestServe(t *testing.T) {
 	}{
 		{"viewer-token-0123456", "queue ls", 0, "QUEUE"},
 		{"operator-token-0123", "schedule ls", 0, "NEXT"},
-		{"", "queue ls", exitUnreachable, "token"},
-		{"wrong", "queue ls", exitUnreachable, ""},
-		{"operator-token-0123", "ping", exitUsage, "does not go over --api"},
+		{"", "queue ls", cli.ExitUnreachable, "token"},
+		{"wrong", "queue ls", cli.ExitUnreachable, ""},
+		{"operator-token-0123", "ping", cli.ExitUsage, "does not go over --api"},
 	} {
 		status, text := call(c.token, strings.Fields(c.args)...)
 		if status != c.status || !strings.Contains(text, c.text) || strings.Contains(text, "-token-") {
@@ -147,8 +148,8 @@ func TestServeRefused(t *testing.T) {
 	} {
 		var out, stderr output
 		status := run(t.Context(), append([]string{"serve", "--broker", broker, "--listen", "127.0.0.1:0"}, args...),
-			surroundings{stdin: strings.NewReader(""), stdout: &out, stderr: &stderr, getenv: func(string) string { return "" }})
-		if status != exitUsage || strings.Contains(stderr.String(), "hush") {
+			cli.Surroundings{Stdin: strings.NewReader(""), Stdout: &out, Stderr: &stderr, Getenv: func(string) string { return "" }})
+		if status != cli.ExitUsage || strings.Contains(stderr.String(), "hush") {
 			t.Errorf("%s: status %d: %s", name, status, stderr.String())
 		}
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/swarmiji/swarmiji/cmd/swarmiji/internal/cli"
 	"github.com/swarmiji/swarmiji/control"
 	"github.com/swarmiji/swarmiji/inspect"
 )
@@ -25,7 +26,7 @@ func toLiving(cmd *cobra.Command) bool {
 }
 
 func (a *app) onlyLiving() {
-	a.say("this reached the consumers that run now; ones that start later do not know it")
+	a.Say("this reached the consumers that run now; ones that start later do not know it")
 }
 
 type pauseOptions struct {
@@ -37,14 +38,14 @@ type pauseOptions struct {
 // stored calls do for each queue and each task through the inspection API, and prints a row for
 // each. do is given the name of a queue or of a task; the other one is "". done names the change.
 func (a *app) stored(cmd *cobra.Command, queues, tasks []string, done string, do func(ctx context.Context, api inspect.API, queue, task string) (inspect.Change, error)) error {
-	return a.inspect(cmd.Context(), inspection{listen: listenTime}, func(ctx context.Context, api inspect.API) error {
+	return a.Inspect(cmd.Context(), cli.Inspection{Listen: cli.ListenTime}, func(ctx context.Context, api inspect.API) error {
 		out := []settled{}
-		t := &table{head: []string{"QUEUE", "TASK", "DONE", "UNTIL"}}
+		t := &cli.Table{Head: []string{"QUEUE", "TASK", "DONE", "UNTIL"}}
 		var errs []error
 		each := func(queue, task string) {
 			c, err := do(ctx, api, queue, task)
-			errs = append(errs, err, nodeErrors(c.Nodes))
-			a.noted(c.Notes)
+			errs = append(errs, err, cli.NodeErrors(c.Nodes))
+			a.Noted(c.Notes)
 			if err != nil || c.Done == 0 && !c.Stored { // no consumer has obeyed
 				return
 			}
@@ -53,7 +54,7 @@ func (a *app) stored(cmd *cobra.Command, queues, tasks []string, done string, do
 				row.Done = "not set"
 			}
 			out = append(out, row)
-			t.add(queue, task, row.Done, shownTime(row.Until))
+			t.Add(queue, task, row.Done, shownTime(row.Until))
 		}
 		for _, q := range queues {
 			each(q, "")
@@ -64,7 +65,7 @@ func (a *app) stored(cmd *cobra.Command, queues, tasks []string, done string, do
 		if len(out) == 0 {
 			return errors.Join(errs...)
 		}
-		return errors.Join(append([]error{a.show(out, t)}, errs...)...)
+		return errors.Join(append([]error{a.Show(out, t)}, errs...)...)
 	})
 }
 
@@ -78,7 +79,7 @@ func shownTime(t time.Time) string {
 
 func (a *app) pause(cmd *cobra.Command, queues []string, o *pauseOptions) error {
 	if o.duration < 0 {
-		return fmt.Errorf("%w: --for is %v", errUsage, o.duration)
+		return fmt.Errorf("%w: --for is %v", cli.ErrUsage, o.duration)
 	}
 	var until time.Time
 	if o.duration > 0 {
@@ -120,7 +121,7 @@ func (a *app) setLimit(cmd *cobra.Command, queues, tasks []string, rate string, 
 func notStored(cmd *cobra.Command, flags ...string) error {
 	for _, name := range flags {
 		if cmd.Flags().Changed(name) {
-			return fmt.Errorf("%w: --%s is for stored settings; name a queue or a task, without --node, --replies and --collect", errUsage, name)
+			return fmt.Errorf("%w: --%s is for stored settings; name a queue or a task, without --node, --replies and --collect", cli.ErrUsage, name)
 		}
 	}
 	return nil

@@ -6,11 +6,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/swarmiji/swarmiji/cmd/swarmiji/internal/cli"
 	"github.com/swarmiji/swarmiji/inspect"
 )
 
 func (a *app) shutdownCmd() *cobra.Command {
-	var t target
+	var t cli.Target
 	var kill, all bool
 	cmd := &cobra.Command{
 		Use:   "shutdown",
@@ -23,15 +24,15 @@ func (a *app) shutdownCmd() *cobra.Command {
 			"  swarmiji shutdown --all --kill",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if !all && len(t.nodes)+len(t.queues) == 0 {
-				return fmt.Errorf("%w: give --node, --queue or --all", errUsage)
+			if !all && len(t.Nodes)+len(t.Queues) == 0 {
+				return fmt.Errorf("%w: give --node, --queue or --all", cli.ErrUsage)
 			}
-			return a.steer(cmd, &t, func(ctx context.Context, api inspect.API) (inspect.Change, error) {
-				return api.StopWorkers(ctx, inspect.Stop{Target: t.target(), All: all, Kill: kill})
+			return a.Steer(cmd, &t, func(ctx context.Context, api inspect.API) (inspect.Change, error) {
+				return api.StopWorkers(ctx, inspect.Stop{Target: t.Target(), All: all, Kill: kill})
 			})
 		},
 	}
-	t.flags(cmd, true)
+	t.Flags(cmd, true)
 	cmd.Flags().BoolVar(&all, "all", false, "stop all consumers")
 	cmd.Flags().BoolVar(&kill, "kill", false, "cancel running tasks instead of waiting for them; they run again on other consumers")
 	return cmd

@@ -11,6 +11,7 @@ import (
 
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/capability"
+	"github.com/swarmiji/swarmiji/cmd/swarmiji/internal/cli"
 	"github.com/swarmiji/swarmiji/consumer"
 	"github.com/swarmiji/swarmiji/events"
 	"github.com/swarmiji/swarmiji/internal/testserver"
@@ -71,7 +72,7 @@ func TestSilentConsumer(t *testing.T) {
 	}
 	for _, args := range [][]string{{"queues", "--collect", "1s"}, {"workers", "--listen", "1s"}} {
 		var out bytes.Buffer
-		status := run(t.Context(), append(args, "--broker", url), surroundings{stdin: strings.NewReader(""), stdout: &out, stderr: &out, getenv: func(string) string { return "" }})
+		status := run(t.Context(), append(args, "--broker", url), cli.Surroundings{Stdin: strings.NewReader(""), Stdout: &out, Stderr: &out, Getenv: func(string) string { return "" }})
 		if status != 0 || !strings.Contains(out.String(), " mail ") && !strings.Contains(out.String(), "\nmail ") {
 			t.Errorf("%s: status %d, no queue mail in\n%s", args, status, &out)
 		}

@@ -3,11 +3,12 @@ package main
 import (
 	"github.com/spf13/cobra"
 
+	"github.com/swarmiji/swarmiji/cmd/swarmiji/internal/cli"
 	"github.com/swarmiji/swarmiji/control"
 )
 
 func (a *app) statsCmd() *cobra.Command {
-	var t target
+	var t cli.Target
 	cmd := &cobra.Command{
 		Use:   "stats",
 		Short: "Show workers and totals of consumers",
@@ -19,18 +20,18 @@ func (a *app) statsCmd() *cobra.Command {
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			head := []string{"NODE", "QUEUE", "WORKERS", "ACTIVE", "RESERVED", "PREFETCH", "PAUSED", "SUCCEEDED*", "FAILED*", "RETRIED*"}
-			return a.order(cmd, &t, control.Command{Do: control.DoStats}, head, func(t *table, r *control.Reply) {
+			return a.Order(cmd, &t, control.Command{Do: control.DoStats}, head, func(t *cli.Table, r *control.Reply) {
 				if r.Stats == nil {
 					return
 				}
 				for _, q := range r.Stats.Queues {
 					n := r.Stats.Totals // of the node, not of the queue
-					t.add(r.Node, q.Name, q.Workers, q.Active, q.Reserved, q.Prefetch, q.Paused, n["succeeded"], n["failed"], n["retried"])
+					t.Add(r.Node, q.Name, q.Workers, q.Active, q.Reserved, q.Prefetch, q.Paused, n["succeeded"], n["failed"], n["retried"])
 				}
 			})
 		},
 	}
-	t.flags(cmd, true)
+	t.Flags(cmd, true)
 	cmd.Long += "\n\nColumns with a star count the attempts in all queues of the consumer since its start."
 	return cmd
 }

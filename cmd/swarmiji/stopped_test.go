@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/swarmiji/swarmiji/cmd/swarmiji/internal/cli"
 	"github.com/swarmiji/swarmiji/consumer"
 	"github.com/swarmiji/swarmiji/control"
 	"github.com/swarmiji/swarmiji/internal/testserver"
@@ -24,7 +25,7 @@ func TestStoppedConsumers(t *testing.T) {
 		t.Helper()
 		var out, errs bytes.Buffer
 		args = append(args, "--broker", url)
-		status := run(t.Context(), args, surroundings{stdin: strings.NewReader(""), stdout: &out, stderr: &errs, getenv: func(string) string { return "" }})
+		status := run(t.Context(), args, cli.Surroundings{Stdin: strings.NewReader(""), Stdout: &out, Stderr: &errs, Getenv: func(string) string { return "" }})
 		if status != 0 {
 			t.Fatalf("%v: status %d\n%s%s", args, status, &out, &errs)
 		}
@@ -59,8 +60,8 @@ func TestStoppedConsumers(t *testing.T) {
 	var paused bytes.Buffer
 	testwait.Until(t, "the consumer pauses", func() bool {
 		paused.Reset()
-		return run(t.Context(), []string{"pause", "letters", "--replies", "1", "--broker", url}, surroundings{
-			stdin: strings.NewReader(""), stdout: &paused, stderr: &paused, getenv: func(string) string { return "" },
+		return run(t.Context(), []string{"pause", "letters", "--replies", "1", "--broker", url}, cli.Surroundings{
+			Stdin: strings.NewReader(""), Stdout: &paused, Stderr: &paused, Getenv: func(string) string { return "" },
 		}) == 0
 	})
 	out, _ = doctored(t, "letters", "--broker", url, "--collect", patience.String(), "--replies", "1")

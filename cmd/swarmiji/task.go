@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/swarmiji/swarmiji/cmd/swarmiji/internal/cli"
 	"github.com/swarmiji/swarmiji/cmd/swarmiji/internal/taskview"
 	"github.com/swarmiji/swarmiji/history"
 	"github.com/swarmiji/swarmiji/open"
@@ -26,14 +27,14 @@ func (a *app) taskCmd() *cobra.Command {
 		Example: "  swarmiji task ls state:failed since:1h --store sqlite:///var/lib/history.db\n" +
 			"  swarmiji task why report-2026-10",
 		Args:        cobra.NoArgs,
-		Annotations: map[string]string{offline: "yes"}, // only shows its help
+		Annotations: map[string]string{cli.Offline: "yes"}, // only shows its help
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return errors.Join(cmd.Help(), fmt.Errorf("%w: task what? ls, show, why or cancel", errUsage))
+			return errors.Join(cmd.Help(), fmt.Errorf("%w: task what? ls, show, why or cancel", cli.ErrUsage))
 		},
 	}
-	historyFlag(cmd, &url)
+	cli.HistoryFlag(cmd, &url)
 	for _, sub := range []*cobra.Command{a.taskListCmd(&url), a.taskShowCmd(&url)} {
-		sub.Annotations = map[string]string{offline: "yes"} // no broker
+		sub.Annotations = map[string]string{cli.Offline: "yes"} // no broker
 		cmd.AddCommand(sub)
 	}
 	cmd.AddCommand(a.taskWhyCmd(&url), a.taskCancelCmd())
@@ -71,9 +72,9 @@ func (a *app) taskListCmd(url *string) *cobra.Command {
 				return err
 			}
 			q = q.At(time.Now())
-			ctx, cancel := a.limited(cmd.Context())
+			ctx, cancel := a.Limited(cmd.Context())
 			defer cancel()
-			return a.withHistory(ctx, *url, func(ctx context.Context, s open.HistoryStore) error {
+			return a.WithHistory(ctx, *url, func(ctx context.Context, s open.HistoryStore) error {
 				if o.count {
 					return a.taskCount(ctx, s, q)
 				}
@@ -95,14 +96,14 @@ func (a *app) taskCount(ctx context.Context, s open.HistoryStore, q history.Quer
 	if err != nil {
 		return err
 	}
-	if a.output == "json" {
-		return a.json(n)
+	if a.Output == "json" {
+		return a.JSON(n)
 	}
 	more := ""
 	if n.AtLeast {
 		more = "+"
 	}
-	_, err = fmt.Fprintf(a.stdout, "%d%s\n", n.N, more)
+	_, err = fmt.Fprintf(a.Stdout, "%d%s\n", n.N, more)
 	return err
 }
 
@@ -113,27 +114,27 @@ func (a *app) taskList(ctx context.Context, s open.HistoryStore, q history.Query
 	}
 	p, err := s.Page(ctx, q, o)
 	if errors.Is(err, history.ErrMalformed) && o.After != "" {
-		return fmt.Errorf("%w: %w", errUsage, err)
+		return fmt.Errorf("%w: %w", cli.ErrUsage, err)
 	}
 	if err != nil {
 		return err
 	}
-	t := &table{head: []string{"ID", "NAME", "QUEUE", "STATE", "CHANGED", "ATTEMPTS", "WAIT", "RUN", "ERROR"}}
+	t := &cli.Table{Head: []string{"ID", "NAME", "QUEUE", "STATE", "CHANGED", "ATTEMPTS", "WAIT", "RUN", "ERROR"}}
 	for i := range p.Records {
 		r := &p.Records[i]
-		t.add(string(r.ID), r.Name, r.Queue, taskview.State(r), r.Changed, r.Attempts, taskview.Lasted(r.Wait), taskview.Lasted(r.Run), cut(r.Error))
+		t.Add(string(r.ID), r.Name, r.Queue, taskview.State(r), r.Changed, r.Attempts, taskview.Lasted(r.Wait), taskview.Lasted(r.Run), cli.Cut(r.Error))
 	}
-	if err := a.show(p, t); err != nil || a.output == "json" {
+	if err := a.Show(p, t); err != nil || a.Output == "json" {
 		return err
 	}
 	for _, g := range p.Gaps {
-		a.say("events are missing from %s to %s; a task of that time may be missing or out of date", cell(g.Since), cell(g.Before))
+		a.Say("events are missing from %s to %s; a task of that time may be missing or out of date", cli.Cell(g.Since), cli.Cell(g.Before))
 	}
 	switch {
 	case !p.Complete:
-		a.say("the search ended after %d entries; there may be more: --after %s", history.MaxExamined, p.Next)
+		a.Say("the search ended after %d entries; there may be more: --after %s", history.MaxExamined, p.Next)
 	case p.Next != "":
-		a.say("there are more: --after %s", p.Next)
+		a.Say("there are more: --after %s", p.Next)
 	}
 	return nil
 }

@@ -5,11 +5,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/swarmiji/swarmiji/cmd/swarmiji/internal/cli"
 	"github.com/swarmiji/swarmiji/inspect"
 )
 
 func (a *app) tasksCmd() *cobra.Command {
-	var t target
+	var t cli.Target
 	cmd := &cobra.Command{
 		Use:   "tasks active|reserved",
 		Short: "Show the tasks that consumers run or have fetched",
@@ -24,29 +25,29 @@ func (a *app) tasksCmd() *cobra.Command {
 		ValidArgs: []string{"active", "reserved"},
 		Args:      cobra.MatchAll(cobra.ExactArgs(1), cobra.OnlyValidArgs),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := t.check(); err != nil {
+			if err := t.Check(); err != nil {
 				return err
 			}
-			q := inspect.RunningQuery{Nodes: t.nodes, Queues: t.queues, Held: args[0] == "reserved"}
-			return a.inspect(cmd.Context(), inspection{listen: t.collect, replies: t.waits()}, func(ctx context.Context, api inspect.API) error {
+			q := inspect.RunningQuery{Nodes: t.Nodes, Queues: t.Queues, Held: args[0] == "reserved"}
+			return a.Inspect(cmd.Context(), cli.Inspection{Listen: t.Collect, Replies: t.Waits()}, func(ctx context.Context, api inspect.API) error {
 				page, err := api.ListRunning(ctx, q)
 				if len(page.Nodes) == 0 && err != nil {
 					return err
 				}
-				tab := &table{head: []string{"NODE", "ID", "NAME", "QUEUE", "ATTEMPT", "SINCE"}}
+				tab := &cli.Table{Head: []string{"NODE", "ID", "NAME", "QUEUE", "ATTEMPT", "SINCE"}}
 				for _, k := range page.Tasks {
-					tab.add(k.Node, string(k.ID), k.Name, k.Queue, k.Attempt, k.Since)
+					tab.Add(k.Node, string(k.ID), k.Name, k.Queue, k.Attempt, k.Since)
 				}
 				if page.More > 0 {
-					a.say("%d further tasks are not shown", page.More)
+					a.Say("%d further tasks are not shown", page.More)
 				}
-				if serr := a.show(page.Tasks, tab); serr != nil {
+				if serr := a.Show(page.Tasks, tab); serr != nil {
 					return serr
 				}
 				return err
 			})
 		},
 	}
-	t.flags(cmd, true)
+	t.Flags(cmd, true)
 	return cmd
 }

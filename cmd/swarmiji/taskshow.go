@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/swarmiji/swarmiji/cmd/swarmiji/internal/cli"
 	"github.com/swarmiji/swarmiji/cmd/swarmiji/internal/taskview"
 	"github.com/swarmiji/swarmiji/history"
 	"github.com/swarmiji/swarmiji/open"
@@ -28,20 +29,20 @@ func (a *app) taskShowCmd(url *string) *cobra.Command {
 			"  swarmiji task show 0199ac31 -o json",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if *url == "" && a.getenv("SWARMIJI_HISTORY") == "" {
+			if *url == "" && a.Getenv("SWARMIJI_HISTORY") == "" {
 				return a.showLive(cmd, &live, args[0])
 			}
-			ctx, cancel := a.limited(cmd.Context())
+			ctx, cancel := a.Limited(cmd.Context())
 			defer cancel()
-			return a.withHistory(ctx, *url, func(ctx context.Context, s open.HistoryStore) error {
+			return a.WithHistory(ctx, *url, func(ctx context.Context, s open.HistoryStore) error {
 				r, err := s.Get(ctx, task.ID(args[0]))
 				switch {
 				case errors.Is(err, history.ErrNotFound):
-					return fmt.Errorf("%w: task %s is not in the history; check id and --namespace, and whether swarmiji history record ran then", errNotFound, visible(args[0]))
+					return fmt.Errorf("%w: task %s is not in the history; check id and --namespace, and whether swarmiji history record ran then", cli.ErrNotFound, cli.Visible(args[0]))
 				case err != nil:
 					return err
-				case a.output == "json":
-					return a.json(&r)
+				case a.Output == "json":
+					return a.JSON(&r)
 				}
 				return a.showTask(&r)
 			})
@@ -53,18 +54,18 @@ func (a *app) taskShowCmd(url *string) *cobra.Command {
 
 // showTask prints a record, its timeline and the stack of its last error.
 func (a *app) showTask(r *history.Record) error {
-	facts, timeline := &table{head: []string{"TASK", string(r.ID)}}, &table{head: taskview.Head()}
+	facts, timeline := &cli.Table{Head: []string{"TASK", string(r.ID)}}, &cli.Table{Head: taskview.Head()}
 	for _, row := range taskview.Facts(r) {
-		facts.add(row[0], row[1])
+		facts.Add(row[0], row[1])
 	}
 	for _, row := range taskview.Timeline(r) {
-		timeline.add(row...)
+		timeline.Add(row...)
 	}
-	err := a.show(nil, facts)
-	_, blank := fmt.Fprintln(a.stdout)
-	err = errors.Join(err, blank, a.show(nil, timeline))
+	err := a.Show(nil, facts)
+	_, blank := fmt.Fprintln(a.Stdout)
+	err = errors.Join(err, blank, a.Show(nil, timeline))
 	if r.Stack != "" {
-		_, failed := fmt.Fprintln(a.stdout, "\n"+taskview.Stack(r))
+		_, failed := fmt.Fprintln(a.Stdout, "\n"+taskview.Stack(r))
 		err = errors.Join(err, failed)
 	}
 	return err

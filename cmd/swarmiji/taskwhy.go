@@ -12,13 +12,14 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/swarmiji/swarmiji/cmd/swarmiji/internal/cli"
 	"github.com/swarmiji/swarmiji/inspect"
 	"github.com/swarmiji/swarmiji/task"
 )
 
 // search holds the flags of commands that search a task.
 type search struct {
-	target
+	cli.Target
 	name, jobs string
 	history    string // its URL
 }
@@ -26,46 +27,46 @@ type search struct {
 func (s *search) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.SortFlags = false
-	f.StringSliceVar(&s.queues, "queue", nil, "`name` of a queue to search; may be repeated; default: all known queues")
+	f.StringSliceVar(&s.Queues, "queue", nil, "`name` of a queue to search; may be repeated; default: all known queues")
 	f.StringVar(&s.name, "name", "", "`name` of the task; needed only for a task with conditions that has not run yet")
 	f.StringVar(&s.jobs, "jobs", "", "`URL` or file of the store of jobs, for tasks that wait there; default: $SWARMIJI_JOBS, or none")
-	s.listen(cmd)
+	s.Listen(cmd)
 }
 
 // find calls do with the API and the key of the task.
 func (a *app) find(cmd *cobra.Command, s *search, id string, do func(ctx context.Context, api inspect.API, k inspect.TaskKey) error) error {
-	k := inspect.TaskKey{ID: task.ID(id), Queues: s.queues, Name: s.name}
-	if err := errors.Join(s.check(), k.ID.Check()); err != nil {
+	k := inspect.TaskKey{ID: task.ID(id), Queues: s.Queues, Name: s.name}
+	if err := errors.Join(s.Check(), k.ID.Check()); err != nil {
 		return err
 	}
-	i := inspection{listen: s.collect, replies: s.replies, jobs: s.jobs, history: s.history}
-	if i.jobs == "" {
-		i.jobs = cmp.Or(a.jobs, a.getenv("SWARMIJI_JOBS"))
+	i := cli.Inspection{Listen: s.Collect, Replies: s.Replies, Jobs: s.jobs, History: s.history}
+	if i.Jobs == "" {
+		i.Jobs = cmp.Or(a.Jobs, a.Getenv("SWARMIJI_JOBS"))
 	}
-	return a.inspect(cmd.Context(), i, func(ctx context.Context, api inspect.API) error { return do(ctx, api, k) })
+	return a.Inspect(cmd.Context(), i, func(ctx context.Context, api inspect.API) error { return do(ctx, api, k) })
 }
 
 // showLive shows a task without a history.
 func (a *app) showLive(cmd *cobra.Command, s *search, id string) error {
-	if a.broker == "" {
-		return fmt.Errorf("%w: no history and no broker; give --store or --broker", errUsage)
+	if a.Broker == "" {
+		return fmt.Errorf("%w: no history and no broker; give --store or --broker", cli.ErrUsage)
 	}
 	return a.find(cmd, s, id, func(ctx context.Context, api inspect.API, k inspect.TaskKey) error {
 		d, err := api.GetTask(ctx, k)
-		a.noted(d.Notes)
+		a.Noted(d.Notes)
 		if err != nil {
 			return err
 		}
-		return a.show(&d, taskTable(&d))
+		return a.Show(&d, taskTable(&d))
 	})
 }
 
 // taskTable returns the known fields of a task.
-func taskTable(d *inspect.TaskDetail) *table {
-	t := &table{head: []string{"ID", visible(string(d.ID))}}
+func taskTable(d *inspect.TaskDetail) *cli.Table {
+	t := &cli.Table{Head: []string{"ID", cli.Visible(string(d.ID))}}
 	add := func(name string, value any) {
-		if text := cell(value); text != "-" {
-			t.add(name, text)
+		if text := cli.Cell(value); text != "-" {
+			t.Add(name, text)
 		}
 	}
 	add("NAME", d.Name)
@@ -102,7 +103,7 @@ func taskTable(d *inspect.TaskDetail) *table {
 	add("TYPE", d.Class)
 	head := "STACK"
 	for line := range strings.Lines(d.Stack) {
-		t.add(head, strings.ReplaceAll(strings.TrimRight(line, "\n"), "\t", "  "))
+		t.Add(head, strings.ReplaceAll(strings.TrimRight(line, "\n"), "\t", "  "))
 		head = ""
 	}
 	add("KNOWN BY", d.Found)
@@ -123,18 +124,18 @@ func (a *app) taskWhyCmd(history *string) *cobra.Command {
 			"  swarmiji task why report-2026-10 --jobs jobs.db -o json",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			s.history = cmp.Or(*history, a.getenv("SWARMIJI_HISTORY"))
+			s.history = cmp.Or(*history, a.Getenv("SWARMIJI_HISTORY"))
 			return a.find(cmd, &s, args[0], func(ctx context.Context, api inspect.API, k inspect.TaskKey) error {
 				e, err := api.Why(ctx, k)
 				if err != nil {
 					return err
 				}
-				a.noted(e.Notes)
-				if err := a.show(&e, reasons(&e)); err != nil {
+				a.Noted(e.Notes)
+				if err := a.Show(&e, reasons(&e)); err != nil {
 					return err
 				}
 				if e.Reasons[0].Kind == inspect.KindUnknown {
-					return fmt.Errorf("task %s: %w", visible(args[0]), errNotFound)
+					return fmt.Errorf("task %s: %w", cli.Visible(args[0]), cli.ErrNotFound)
 				}
 				return nil
 			})
@@ -145,11 +146,11 @@ func (a *app) taskWhyCmd(history *string) *cobra.Command {
 }
 
 // reasons returns the sentences of an explanation, each with the action that helps.
-func reasons(e *inspect.Explanation) *table {
-	t := &table{}
+func reasons(e *inspect.Explanation) *cli.Table {
+	t := &cli.Table{}
 	for i := range e.Reasons {
 		r := &e.Reasons[i]
-		t.add(r.Text)
+		t.Add(r.Text)
 		if r.Help == nil {
 			continue
 		}
@@ -157,16 +158,16 @@ func reasons(e *inspect.Explanation) *table {
 		if r.Help.Command != "" {
 			help += ": " + r.Help.Command
 		}
-		t.add(help)
+		t.Add(help)
 	}
-	if len(t.rows) > 0 {
-		t.head, t.rows = t.rows[0], t.rows[1:]
+	if len(t.Rows) > 0 {
+		t.Head, t.Rows = t.Rows[0], t.Rows[1:]
 	}
 	return t
 }
 
 func (a *app) taskCancelCmd() *cobra.Command {
-	var t target
+	var t cli.Target
 	var c inspect.Cancel
 	within := time.Duration(0)
 	cmd := &cobra.Command{
@@ -181,29 +182,29 @@ func (a *app) taskCancelCmd() *cobra.Command {
 			"  swarmiji task cancel report-2026-10 --queue reports --terminate",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c.ID, c.Queues = task.ID(args[0]), t.queues
+			c.ID, c.Queues = task.ID(args[0]), t.Queues
 			if within > 0 {
 				c.Until = time.Now().Add(within)
 			}
-			if err := errors.Join(t.check(), c.ID.Check()); err != nil {
+			if err := errors.Join(t.Check(), c.ID.Check()); err != nil {
 				return err
 			}
-			return a.inspect(cmd.Context(), inspection{listen: t.collect, replies: t.replies}, func(ctx context.Context, api inspect.API) error {
+			return a.Inspect(cmd.Context(), cli.Inspection{Listen: t.Collect, Replies: t.Replies}, func(ctx context.Context, api inspect.API) error {
 				done, err := api.CancelTask(ctx, c)
 				if done.Outcome == "" && err != nil {
 					return err
 				}
-				tab := &table{head: []string{"ID", "OUTCOME"}}
-				tab.add(done.Target, done.Outcome)
-				return errors.Join(a.show(&done, tab), err)
+				tab := &cli.Table{Head: []string{"ID", "OUTCOME"}}
+				tab.Add(done.Target, done.Outcome)
+				return errors.Join(a.Show(&done, tab), err)
 			})
 		},
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
-	f.StringSliceVar(&t.queues, "queue", nil, "`name` of a queue to search for the message; may be repeated; default: all known queues")
+	f.StringSliceVar(&t.Queues, "queue", nil, "`name` of a queue to search for the message; may be repeated; default: all known queues")
 	f.BoolVar(&c.Terminate, "terminate", false, "also cancel the context of the running task")
 	f.DurationVar(&within, "within", 0, "how long from now the task could start; default: a day, counted from the due time of a delayed task that is found")
-	t.listen(cmd)
+	t.Listen(cmd)
 	return cmd
 }

@@ -6,6 +6,8 @@ import (
 	"runtime/debug"
 
 	"github.com/spf13/cobra"
+
+	"github.com/swarmiji/swarmiji/cmd/swarmiji/internal/cli"
 )
 
 func (a *app) versionCmd() *cobra.Command {
@@ -17,7 +19,7 @@ func (a *app) versionCmd() *cobra.Command {
 		Example: "  swarmiji version\n" +
 			"  swarmiji version -o json",
 		Args:        cobra.NoArgs,
-		Annotations: map[string]string{offline: "yes"},
+		Annotations: map[string]string{cli.Offline: "yes"},
 		RunE: func(*cobra.Command, []string) error {
 			v := versionOutput{Version: "unknown", Go: runtime.Version(), System: runtime.GOOS + "/" + runtime.GOARCH}
 			if info, ok := debug.ReadBuildInfo(); ok {
@@ -28,7 +30,7 @@ func (a *app) versionCmd() *cobra.Command {
 					}
 				}
 			}
-			return a.show(v, &table{head: []string{fmt.Sprintf("swarmiji %s %s %s %s", v.Version, v.Revision, v.Go, v.System)}})
+			return a.Show(v, &cli.Table{Head: []string{fmt.Sprintf("swarmiji %s %s %s %s", v.Version, v.Revision, v.Go, v.System)}})
 		},
 	}
 }

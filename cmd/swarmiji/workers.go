@@ -8,11 +8,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/swarmiji/swarmiji/cmd/swarmiji/internal/cli"
 	"github.com/swarmiji/swarmiji/inspect"
 )
 
 func (a *app) workersCmd() *cobra.Command {
-	var t target
+	var t cli.Target
 	var listen time.Duration
 	cmd := &cobra.Command{
 		Use:   "workers",
@@ -27,17 +28,17 @@ func (a *app) workersCmd() *cobra.Command {
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.workers(cmd.Context(), &t, listen) },
 	}
-	cmd.Flags().DurationVar(&listen, "listen", listenTime, "how long to listen for heartbeats and answers")
-	cmd.Flags().IntVar(&t.replies, "replies", 0, "stop listening after this many answers of consumers; default: listen for --listen")
+	cmd.Flags().DurationVar(&listen, "listen", cli.ListenTime, "how long to listen for heartbeats and answers")
+	cmd.Flags().IntVar(&t.Replies, "replies", 0, "stop listening after this many answers of consumers; default: listen for --listen")
 	return cmd
 }
 
-func (a *app) workers(ctx context.Context, t *target, listen time.Duration) error {
-	if listen <= 0 || t.replies < 0 {
-		return fmt.Errorf("%w: --listen is %v and --replies %d", errUsage, listen, t.replies)
+func (a *app) workers(ctx context.Context, t *cli.Target, listen time.Duration) error {
+	if listen <= 0 || t.Replies < 0 {
+		return fmt.Errorf("%w: --listen is %v and --replies %d", cli.ErrUsage, listen, t.Replies)
 	}
-	return a.inspect(ctx, inspection{listen: listen, replies: t.replies}, func(ctx context.Context, api inspect.API) error {
-		all, err := pages(func(cursor string) ([]inspect.Worker, string, error) {
+	return a.Inspect(ctx, cli.Inspection{Listen: listen, Replies: t.Replies}, func(ctx context.Context, api inspect.API) error {
+		all, err := cli.Pages(func(cursor string) ([]inspect.Worker, string, error) {
 			page, err := api.ListWorkers(ctx, inspect.WorkerQuery{Limit: inspect.MaxLimit, Cursor: cursor})
 			return page.Workers, page.Next, err
 		})
@@ -45,33 +46,19 @@ func (a *app) workers(ctx context.Context, t *target, listen time.Duration) erro
 			return err
 		}
 		if len(all) == 0 {
-			return errNobody
+			return cli.ErrNobody
 		}
-		tab := &table{head: []string{"NODE", "ROLE", "HOST", "QUEUES", "STATE", "ACTIVE", "PROCESSED", "LOAD", "MEM", "HEARTBEAT"}}
+		tab := &cli.Table{Head: []string{"NODE", "ROLE", "HOST", "QUEUES", "STATE", "ACTIVE", "PROCESSED", "LOAD", "MEM", "HEARTBEAT"}}
 		for i := range all {
 			w := &all[i]
 			state := "online"
 			if w.Offline {
 				state = "offline"
 			}
-			tab.add(w.Node, w.Role, w.Host, w.Queues, state, w.Active, w.Processed, optional(w.Load), optional(w.Memory), w.Heartbeat)
+			tab.Add(w.Node, w.Role, w.Host, w.Queues, state, w.Active, w.Processed, optional(w.Load), optional(w.Memory), w.Heartbeat)
 		}
-		return a.show(all, tab)
+		return a.Show(all, tab)
 	})
-}
-
-// pages reads all pages of a list.
-func pages[T any](page func(cursor string) ([]T, string, error)) (all []T, err error) {
-	for cursor := ""; ; {
-		some, next, err := page(cursor)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, some...)
-		if cursor = next; next == "" {
-			return all, nil
-		}
-	}
 }
 
 func optional(f *float64) string {

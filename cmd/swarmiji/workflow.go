@@ -9,7 +9,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/swarmiji/swarmiji/cmd/swarmiji/internal/cli"
 	"github.com/swarmiji/swarmiji/deadletter"
+	"github.com/swarmiji/swarmiji/inspect"
 	"github.com/swarmiji/swarmiji/open"
 	"github.com/swarmiji/swarmiji/revoke"
 	"github.com/swarmiji/swarmiji/router"
@@ -25,9 +27,9 @@ func (a *app) workflowCmd() *cobra.Command {
 		Example: "  swarmiji workflow show report-2026-10\n" +
 			"  swarmiji workflow retry report-2026-10 --queue reports",
 		Args:        cobra.NoArgs,
-		Annotations: map[string]string{offline: "yes"}, // only shows its help
+		Annotations: map[string]string{cli.Offline: "yes"}, // only shows its help
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return errors.Join(cmd.Help(), fmt.Errorf("%w: workflow what? show, cancel or retry", errUsage))
+			return errors.Join(cmd.Help(), fmt.Errorf("%w: workflow what? show, cancel or retry", cli.ErrUsage))
 		},
 	}
 	cmd.AddCommand(a.workflowShowCmd(), a.workflowCancelCmd(), a.workflowRetryCmd())
@@ -57,7 +59,7 @@ func (a *app) workflowCancelCmd() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var o revoke.Options
 			if within < 0 {
-				return fmt.Errorf("%w: --within is %v", errUsage, within)
+				return fmt.Errorf("%w: --within is %v", cli.ErrUsage, within)
 			}
 			if within > 0 {
 				o.Until = time.Now().Add(within)
@@ -65,18 +67,18 @@ func (a *app) workflowCancelCmd() *cobra.Command {
 			if err := task.ID(args[0]).Check(); err != nil {
 				return err
 			}
-			return a.with(cmd.Context(), open.Options{}, func(ctx context.Context, s *open.Swarm) error {
+			return a.With(cmd.Context(), open.Options{}, func(ctx context.Context, s *open.Swarm) error {
 				r, err := revoke.NewRevoker(revoke.RevokerConfig{Events: s.Revocations})
 				if err != nil {
-					return fmt.Errorf("%w: %w", errUsage, err)
+					return fmt.Errorf("%w: %w", cli.ErrUsage, err)
 				}
 				nodes, err := r.Cancel(ctx, o, task.ID(args[0]))
 				if err != nil && !errors.Is(err, revoke.ErrUnheard) {
 					return err
 				}
-				t := &table{head: []string{"WORKFLOW", "OBEYED BY"}}
-				t.add(args[0], nodes)
-				return errors.Join(err, a.show(cancelOutput{args[0], nodes}, t))
+				t := &cli.Table{Head: []string{"WORKFLOW", "OBEYED BY"}}
+				t.Add(args[0], nodes)
+				return errors.Join(err, a.Show(cancelOutput{args[0], nodes}, t))
 			})
 		},
 	}
@@ -86,12 +88,12 @@ func (a *app) workflowCancelCmd() *cobra.Command {
 
 // retryOutput is the output of workflow retry.
 type retryOutput struct {
-	ID       string           `json:"id"`
-	Requeued int              `json:"requeued"`
-	Already  int              `json:"already"`
-	Refused  int              `json:"refused"`
-	Unfenced int              `json:"unfenced"`
-	Problems []problemsOutput `json:"problems,omitempty"`
+	ID       string            `json:"id"`
+	Requeued int               `json:"requeued"`
+	Already  int               `json:"already"`
+	Refused  int               `json:"refused"`
+	Unfenced int               `json:"unfenced"`
+	Problems []inspect.Problem `json:"problems,omitempty"`
 }
 
 func (a *app) workflowRetryCmd() *cobra.Command {
@@ -110,12 +112,12 @@ func (a *app) workflowRetryCmd() *cobra.Command {
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(queues) == 0 {
-				return fmt.Errorf("%w: --queue is empty", errUsage)
+				return fmt.Errorf("%w: --queue is empty", cli.ErrUsage)
 			}
 			if err := task.ID(args[0]).Check(); err != nil {
 				return err
 			}
-			return a.deadLetters(cmd, queues[0], func(ctx context.Context, l *deadletter.Letters) error {
+			return a.DeadLetters(cmd, queues[0], func(ctx context.Context, l *deadletter.Letters) error {
 				r, err := l.Retry(ctx, task.ID(args[0]), queues...)
 				if errors.Is(err, deadletter.ErrNoRetry) {
 					return err
@@ -131,16 +133,16 @@ func (a *app) workflowRetryCmd() *cobra.Command {
 // retried prints the result of a retry. It returns an error if letters were refused.
 func (a *app) retried(id string, r *deadletter.Report) error {
 	out := retryOutput{ID: id, Requeued: r.Done, Already: r.Already, Refused: r.Refused, Unfenced: r.Unfenced}
-	t := &table{head: []string{"WORKFLOW", "FAILED TASKS"}}
-	t.add(id, fmt.Sprintf("%d requeued", r.Done))
+	t := &cli.Table{Head: []string{"WORKFLOW", "FAILED TASKS"}}
+	t.Add(id, fmt.Sprintf("%d requeued", r.Done))
 	if r.Already > 0 {
-		t.add("", fmt.Sprintf("%d had been requeued already", r.Already))
+		t.Add("", fmt.Sprintf("%d had been requeued already", r.Already))
 	}
 	for _, p := range r.Problems {
-		out.Problems = append(out.Problems, problemsOutput{string(p.ID), p.Reason})
-		t.add(string(p.ID), "refused: "+p.Reason)
+		out.Problems = append(out.Problems, inspect.Problem{ID: string(p.ID), Reason: p.Reason})
+		t.Add(string(p.ID), "refused: "+p.Reason)
 	}
-	if err := a.show(out, t); err != nil || r.Refused == 0 {
+	if err := a.Show(out, t); err != nil || r.Refused == 0 {
 		return err
 	}
 	return fmt.Errorf("%d failed tasks cannot be retried", r.Refused)

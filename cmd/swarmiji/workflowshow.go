@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/swarmiji/swarmiji/cmd/swarmiji/internal/cli"
 	"github.com/swarmiji/swarmiji/open"
 	"github.com/swarmiji/swarmiji/serializer"
 	"github.com/swarmiji/swarmiji/task"
@@ -60,11 +61,11 @@ func (a *app) workflowShowCmd() *cobra.Command {
 			if err := task.ID(args[0]).Check(); err != nil {
 				return err
 			}
-			sealer, err := a.sealer()
+			sealer, err := a.Sealer()
 			if err != nil {
 				return err
 			}
-			return a.with(cmd.Context(), open.Options{}, func(ctx context.Context, s *open.Swarm) error {
+			return a.With(cmd.Context(), open.Options{}, func(ctx context.Context, s *open.Swarm) error {
 				v, err := workflow.New(workflow.Config{Results: s.Results, Wire: serializer.Wire{Sealer: sealer}})
 				if err != nil {
 					return err
@@ -81,22 +82,22 @@ func (a *app) workflowShowCmd() *cobra.Command {
 
 func (a *app) showTree(tree *workflow.Tree) error {
 	out := treeOutput{ID: string(tree.Root), State: tree.State, More: tree.More, Steps: make([]nodeOutput, len(tree.Steps))}
-	t := &table{head: []string{"STEP", "STATE", "ID", "DETAIL"}}
+	t := &cli.Table{Head: []string{"STEP", "STATE", "ID", "DETAIL"}}
 	for i, n := range tree.Steps {
 		out.Steps[i] = outputOf(n)
 		addNode(t, n, 0)
 	}
 	if tree.More {
-		t.add("...", "", "", "further tasks are left out")
+		t.Add("...", "", "", "further tasks are left out")
 	}
-	t.add("workflow", string(tree.State), string(tree.Root), "")
+	t.Add("workflow", string(tree.State), string(tree.Root), "")
 	if n := tree.Failed; n != nil {
 		failed := outputOf(n)
 		failed.Children = nil
 		out.Failed = &failed
-		t.add("failed step", string(n.State), string(n.ID), n.Name+failed.because())
+		t.Add("failed step", string(n.State), string(n.ID), n.Name+failed.because())
 	}
-	return a.show(out, t)
+	return a.Show(out, t)
 }
 
 // because returns the error of a failed step for the table.
@@ -127,7 +128,7 @@ func outputOf(n *workflow.Node) nodeOutput {
 }
 
 // addNode adds the rows of a node and of those below it.
-func addNode(t *table, n *workflow.Node, depth int) {
+func addNode(t *cli.Table, n *workflow.Node, depth int) {
 	detail, name := "", n.Name
 	switch p := n.Progress; {
 	case n.Group != nil:
@@ -137,7 +138,7 @@ func addNode(t *table, n *workflow.Node, depth int) {
 	case !p.IsZero():
 		detail = fmt.Sprintf("%d of %d %s", p.Done, p.Total, p.Note)
 	}
-	t.add(indent(depth, name), string(n.State), string(n.ID), detail)
+	t.Add(indent(depth, name), string(n.State), string(n.ID), detail)
 	for _, c := range n.Children {
 		addNode(t, c, depth+1)
 	}

@@ -189,7 +189,7 @@ func (p *plan) arms(t *history.Term) []arm {
 	switch t.Field {
 	case history.FieldState:
 		for _, code := range states(t) {
-			arms = append(arms, in("state", "h.state = ", code))
+			arms = append(arms, in("state", "h.state > 0 AND h.state = ", code))
 		}
 	case history.FieldName, history.FieldQueue, history.FieldClass:
 		column := "h." + string(t.Field)
@@ -235,7 +235,8 @@ func (p *plan) arms(t *history.Term) []arm {
 func (p *plan) choose(ctx context.Context, tx *sqlconn.Tx, drivers []*driver) error {
 	switch len(drivers) {
 	case 0:
-		p.driver = &driver{arms: []arm{{index: "changed", cond: func(b *builder) string { return "h.ns = " + b.arg(p.ns) }}}}
+		// PostgreSQL uses this index only with the condition about seq, and that of states with state > 0
+		p.driver = &driver{arms: []arm{{index: "changed", cond: func(b *builder) string { return "h.seq > 0 AND h.ns = " + b.arg(p.ns) }}}}
 		return nil
 	case 1:
 		p.driver = drivers[0]

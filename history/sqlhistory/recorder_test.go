@@ -116,7 +116,7 @@ func TestFullSpeed(t *testing.T) {
 // overlap. A recorder writes all of them to SQLite.
 func TestPacedEvents(t *testing.T) {
 	testserver.Thorough(t)
-	const perSecond, seconds, lasts = 5000, 30, 200
+	const perSecond, seconds, lasts = 5000, 32, 200
 	s := openStore(t, sqltest.Open(t, databases()["sqlite"](t)), testserver.Namespace())
 	rec := record(t, s, history.RecorderConfig{})
 	defer rec.bus.Close(context.Background())

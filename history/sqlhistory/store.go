@@ -131,13 +131,13 @@ func (s *Store) Sweep(ctx context.Context, before time.Time, most int) (deleted 
 		}
 		old := before.UnixMilli()
 		// the index of all changes has the oldest records at its beginning
-		seqs, err := numbers(ctx, tx, "SELECT seq FROM swarmiji_history WHERE ns = $1 AND changed < $2 ORDER BY changed, seq LIMIT $3",
+		seqs, err := numbers(ctx, tx, "SELECT seq FROM swarmiji_history WHERE ns = $1 AND seq > 0 AND changed < $2 ORDER BY changed, seq LIMIT $3",
 			ns, old, history.MaxDeleted)
 		if err != nil {
 			return err
 		}
 		if surplus := min(history.MaxDeleted, int(records)-most); most > 0 && surplus > len(seqs) {
-			if seqs, err = numbers(ctx, tx, "SELECT seq FROM swarmiji_history WHERE ns = $1 ORDER BY changed, seq LIMIT $2", ns, surplus); err != nil {
+			if seqs, err = numbers(ctx, tx, "SELECT seq FROM swarmiji_history WHERE ns = $1 AND seq > 0 ORDER BY changed, seq LIMIT $2", ns, surplus); err != nil {
 				return err
 			}
 		}

@@ -22,10 +22,3 @@ const (
 	maxLines        = 500 // of a file
 	maxPackageLines = 6000
 )
-
-// larger lists the packages that may have more than maxPackageLines, each with the reason. Keep it
-// short.
-var larger = map[string]int{
-	"cmd/swarmiji": 8200, // one file for each command, which share little but the options
-	"consumer":     6100, // a subject should move below consumer/internal
-}

@@ -343,7 +343,7 @@ var layers = []rule{
 	{
 		"test",
 		[]string{"internal/sqlconn/sqltest"},
-		[]string{"sqldb", "task", "internal/sqlconn", "@engines", "tx", "tx/pgxtx", "tx/sqltx"},
+		[]string{"sqldb", "task", "internal/sqlconn", "internal/sqlconn/*", "@engines", "tx", "tx/pgxtx", "tx/sqltx"},
 		"it opens the databases of tests, and begins transactions as users do; only tests may import it",
 	},
 	{
@@ -453,12 +453,6 @@ var layers = []rule{
 		[]string{"@drivers"},
 		[]string{"open", "open/internal/*", "broker", "resultstore", "events", "limit", "limit/sqllimit", "settings", "jobs", "history/sqlhistory", "@adapters", "@connects", "@engines"},
 		"a driver makes the adapters of one technology; TestDrivers says which",
-	},
-	{
-		"L5",
-		[]string{"cmd/..."},
-		[]string{"task", "@ports", "serializer/*", "control", "revoke", "deadletter", "workflow", "when", "schedule", "jobs", "jobs/jobstore", "jobs/bedrock", "outbox", "history", "producer", "open", "open/all", "inspect", "inspect/httpinspect", "dashboard", "consumer", "@leaves", "internal/wire", "cmd/swarmiji/internal/*"},
-		"programs use the library as its users do; the wire alone opens what others have sealed, for people to see it",
 	},
 	{
 		"L5",

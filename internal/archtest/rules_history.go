@@ -3,7 +3,9 @@ package archtest
 import "slices"
 
 // allLayers returns the rows of all files, in the order in which they count.
-func allLayers() []rule { return slices.Concat(settingsLayers, inspecting, historyLayers, layers) }
+func allLayers() []rule {
+	return slices.Concat(commandLayers, settingsLayers, inspecting, historyLayers, layers)
+}
 
 // historyLayers are the rows of the history of tasks. They come before those of layers.
 var historyLayers = []rule{

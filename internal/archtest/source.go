@@ -65,11 +65,10 @@ func (s *source) checkSize() []string {
 	for _, f := range s.files {
 		n += s.fset.File(f.FileStart).LineCount()
 	}
-	most := max(maxPackageLines, larger[s.rel])
-	if n <= most || matches([]string{"@suites"}, s.rel) {
+	if n <= maxPackageLines || matches([]string{"@suites"}, s.rel) {
 		return nil
 	}
-	return []string{fmt.Sprintf("%s: %d lines; a package has at most %d: move a subject to a package of its own", s.rel, n, most)}
+	return []string{fmt.Sprintf("%s: %d lines; a package has at most %d: move a subject to a package of its own", s.rel, n, maxPackageLines)}
 }
 
 // checkInit returns a sentence for each init function, in tests too. A driver of package open may

@@ -22,9 +22,9 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// TestBrokenDeploy shows what an operator does after a broken deploy, over every broker. Of many
-// chains 12 fail for good at their first step, and others are retried. One query of the history
-// finds the 12, a requeue by their ids repairs them, and their chains go on. Each step that
+// TestBrokenDeploy shows how an operator repairs a broken deploy, over every broker. Of many chains
+// 12 fail for good at their first step, and others are retried. One query of the history finds the
+// 12. A requeue by their ids repairs them, and the later steps of their chains run. Each step that
 // succeeds runs once.
 //
 // With SWARMIJI_THOROUGH there are 10,000 chains, and 1,000,000 other records in each history.
@@ -255,7 +255,8 @@ func (d *deploy) find(ctx context.Context) (ids []task.ID) {
 		}
 		slices.Sort(times)
 		d.Logf("%d tasks found in %s: median %s, longest %s", len(page.Tasks), name, times[len(times)/2].Round(10*time.Microsecond), times[len(times)-1].Round(10*time.Microsecond))
-		if len(page.Tasks) != broken || !page.Complete || page.Next != "" { // one page, whose work is bounded
+		// one page, whose work is bounded
+		if len(page.Tasks) != broken || !page.Complete || page.Next != "" {
 			d.Errorf("%s: %d tasks, complete %v, next %q", name, len(page.Tasks), page.Complete, page.Next)
 		}
 		ids = nil
@@ -314,7 +315,8 @@ func (d *deploy) check(ctx context.Context, recorders []*history.Recorder) {
 			"name:deploy.receipt state:succeeded": d.chains,
 			"name:deploy.charge attempts:2":       d.retried,
 		} {
-			q, err := history.Parse(query + " queue:" + d.queue)
+			// of indexes with many entries the first one is examined
+			q, err := history.Parse("queue:" + d.queue + " " + query)
 			if err != nil {
 				d.Fatal(err)
 			}

@@ -4,10 +4,12 @@ import (
 	"context"
 	"sync"
 	"sync/atomic"
+	"testing"
 	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/capability"
+	"github.com/swarmiji/swarmiji/consumer"
 	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/task"
 )
@@ -153,4 +155,30 @@ func (s mortalStore) Members(ctx context.Context, group task.ID, from, limit int
 func (s mortalStore) Begin(ctx context.Context, id task.ID, which string, ttl time.Duration) (first bool, err error) {
 	err = s.life.step(func() (err error) { first, err = s.gatherer().Begin(ctx, id, which, ttl); return err })
 	return first, err
+}
+
+// runMortal runs c until it has stopped, or kills it when l is dead. Then it closes the parts of
+// the consumer, and for a dead one its connection b first.
+func runMortal(ctx context.Context, t *testing.T, c *consumer.Consumer, l *life, b closer, parts ...closer) {
+	ran := make(chan struct{})
+	go func() {
+		defer close(ran)
+		_ = c.Run(ctx) // for a killed consumer it returns an error
+	}()
+	select {
+	case <-l.dead:
+		c.Kill()
+	case <-ran:
+	}
+	closing, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	if l.over() {
+		_ = b.Close(closing) // the servers notice the death before the process has ended
+	}
+	<-ran
+	for _, part := range parts {
+		if err := part.Close(closing); err != nil {
+			t.Errorf("close %T of a consumer: %v", part, err)
+		}
+	}
 }

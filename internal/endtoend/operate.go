@@ -82,8 +82,8 @@ func testRetriedGroup(t *testing.T, open Open) {
 	}
 }
 
-// testProgress: the progress of a running task can be read by its id, and after its end the future
-// shows the last value, which came too soon to be sent.
+// testProgress shows that the progress of a running task can be read by its id. After its end the
+// future shows the last value, which came too soon to be sent.
 func testProgress(t *testing.T, open Open) {
 	r := newRoad(t, open)
 	release := make(chan struct{})

@@ -3,7 +3,6 @@ package endtoend_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"hash/maphash"
 	"math/rand/v2"
 	"os"
@@ -343,31 +342,11 @@ func (o *operated) consumer(ctx context.Context, l *life) {
 		o.t.Error(err)
 		return
 	}
-	ran := make(chan struct{})
-	go func() {
-		defer close(ran)
-		_ = c.Run(ctx) // for a killed consumer it returns an error
-	}()
-	select {
-	case <-l.dead:
-		c.Kill()
-	case <-ran:
-	}
-	closing, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-	defer cancel()
-	if l.over() {
-		_ = b.Close(closing) // the servers notice the death before the process has ended
-	}
-	<-ran
 	parts := []closer{list, b, s}
 	if o.site.name != "memory" { // there all connections share the bus
 		parts = append(parts, bus)
 	}
-	for _, part := range parts {
-		if err := part.Close(closing); err != nil {
-			o.t.Errorf("close %T: %v", part, fmt.Errorf("of a consumer: %w", err))
-		}
-	}
+	runMortal(ctx, o.t, c, l, b, parts...)
 }
 
 var errDeploy = errors.New("a broken deploy")

@@ -199,25 +199,5 @@ func (w *workflows) consumer(ctx context.Context, l *life) {
 		w.t.Error(err)
 		return
 	}
-	ran := make(chan struct{})
-	go func() {
-		defer close(ran)
-		_ = c.Run(ctx) // for a killed consumer it returns an error
-	}()
-	select {
-	case <-l.dead:
-		c.Kill()
-	case <-ran:
-	}
-	closing, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-	defer cancel()
-	if l.over() {
-		_ = b.Close(closing) // the servers notice the death before the process has ended
-	}
-	<-ran
-	for _, part := range []closer{b, s} {
-		if err := part.Close(closing); err != nil {
-			w.t.Errorf("close %T: %v", part, fmt.Errorf("of a consumer: %w", err))
-		}
-	}
+	runMortal(ctx, w.t, c, l, b, b, s)
 }

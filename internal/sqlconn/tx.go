@@ -28,6 +28,8 @@ type Rows interface {
 	// these, which NULL sets to nil.
 	Scan(dest ...any) error
 	Err() error
+	// Close ends the query. It returns no error if Err has returned one, so that a caller may join
+	// both.
 	Close() error
 }
 
@@ -84,7 +86,7 @@ func (t *Tx) Query(ctx context.Context, query string, args ...any) (Rows, error)
 	if err != nil {
 		return nil, t.fail(err)
 	}
-	return &txRows{rows, t}, nil
+	return &txRows{Rows: rows, tx: t}, nil
 }
 
 // Row runs a query and returns its first row. An error is returned by [Row.Scan].
@@ -136,7 +138,8 @@ func (t *Tx) fail(err error) error {
 // txRows are rows whose errors make the transaction fail.
 type txRows struct {
 	Rows
-	tx *Tx
+	tx     *Tx
+	failed bool // Err has returned an error
 }
 
 func (r *txRows) Next() bool {
@@ -146,5 +149,16 @@ func (r *txRows) Next() bool {
 }
 
 func (r *txRows) Scan(dest ...any) error { return r.tx.fail(r.Rows.Scan(dest...)) }
-func (r *txRows) Err() error             { return r.tx.fail(r.Rows.Err()) }
-func (r *txRows) Close() error           { return r.tx.fail(r.Rows.Close()) }
+
+func (r *txRows) Err() error {
+	err := r.tx.fail(r.Rows.Err())
+	r.failed = r.failed || err != nil
+	return err
+}
+
+func (r *txRows) Close() error {
+	if err := r.tx.fail(r.Rows.Close()); !r.failed {
+		return err
+	}
+	return nil
+}

@@ -12,6 +12,14 @@ import (
 // processes while there are watchers.
 const DefaultPoll = 10 * time.Millisecond
 
+const (
+	// quickTime is the time after a change, or a new watcher, in which a SQLite file is polled at the
+	// interval of its watchers. Another change, such as an answer, often follows.
+	quickTime = time.Second
+	// slowPoll is the shortest interval after that. It limits the cost of an idle process.
+	slowPoll = 50 * time.Millisecond
+)
+
 // Watcher receives notifications about changes. Create it with [Conn.Watch].
 type Watcher struct {
 	conn   *Conn
@@ -26,7 +34,8 @@ type Watcher struct {
 //
 // The Watcher is notified of changes by this process at once. Changes by other processes follow
 // later. PostgreSQL sends a notification up to 5 ms after a commit. A SQLite file is polled every
-// poll, where any change counts, since the file does not show the topic. Default for poll: 10ms.
+// poll, and every 50 ms after a second without changes. Any change counts, since the file does not
+// show the topic. Default for poll: 10ms.
 //
 // A Watcher may be notified without a change. A notification may be lost with a connection, so the
 // caller must also check by itself at intervals.
@@ -88,7 +97,8 @@ type Wakes struct {
 	byTopic map[string]map[*Watcher]struct{}
 	all     map[*Watcher]struct{} // watchers of every topic
 	open    map[*Watcher]struct{}
-	faster  wake.Signal // has a value after a watcher was added, which may poll more often
+	quick   time.Time   // until then the file is polled at the interval of the watchers
+	faster  wake.Signal // has a value if the interval may have become shorter
 	cancel  context.CancelFunc
 	running sync.WaitGroup
 	closed  bool
@@ -120,6 +130,7 @@ func (s *Wakes) add(w *Watcher) {
 		}
 		s.byTopic[t][w] = struct{}{}
 	}
+	s.quick = time.Now().Add(quickTime)
 	if s.cancel == nil {
 		var ctx context.Context
 		ctx, s.cancel = context.WithCancel(context.Background())
@@ -127,6 +138,17 @@ func (s *Wakes) add(w *Watcher) {
 		return
 	}
 	s.faster.Notify()
+}
+
+// hurry makes the interval of the polls short for quickTime, after a change. It takes s.mu.
+func (s *Wakes) hurry() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	if now.After(s.quick) {
+		s.faster.Notify()
+	}
+	s.quick = now.Add(quickTime)
 }
 
 // remove removes w. If no watcher is left it ends the listening goroutine, without a wait. It takes
@@ -165,6 +187,7 @@ func (s *Wakes) topics(topics []string) {
 // own notifies the watchers of the topics after a change by from, and the functions of Listen of
 // all other Conns. It takes s.mu.
 func (s *Wakes) own(topics []string, from *Conn) {
+	s.hurry()
 	s.topics(topics)
 	for _, t := range topics {
 		s.tell(t, from)
@@ -206,8 +229,9 @@ func (s *Wakes) tell(topic string, except *Conn) {
 	}
 }
 
-// interval returns the shortest poll interval of the watchers, or 0 without watchers. It takes
-// s.mu.
+// interval returns the time until the next poll: the shortest interval of the watchers, but at
+// least slowPoll if the last change is longer ago than quickTime. It returns 0 without watchers. It
+// takes s.mu.
 func (s *Wakes) interval() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -216,6 +240,9 @@ func (s *Wakes) interval() time.Duration {
 		if d == 0 || w.poll < d {
 			d = w.poll
 		}
+	}
+	if d > 0 && time.Now().After(s.quick) {
+		d = max(d, slowPoll)
 	}
 	return d
 }
@@ -243,10 +270,9 @@ func (s *Wakes) close(ctx context.Context) error {
 	}
 }
 
-// Watch implements Database. It polls the file at the shortest interval of the watchers, and asks
-// the database for its number of changes if the file seems changed. If that number is another, it
-// notifies the watchers. It blocks until ctx ends or the database is closed; for a database in
-// memory it returns at once.
+// Watch implements Database. It polls the file as interval says, and asks the database for its
+// number of changes if the file seems changed. If that number is another, it notifies the watchers.
+// It blocks until ctx ends or the database is closed; for a database in memory it returns at once.
 func (l *lite) Watch(ctx context.Context, w *Wakes) {
 	if l.file == "" {
 		return
@@ -265,6 +291,7 @@ func (l *lite) Watch(ctx context.Context, w *Wakes) {
 			return // closed
 		}
 		if now != last { // also the first time: the data may have changed since the watchers were added
+			w.hurry()
 			w.NotifyAll()
 		}
 		last = now

@@ -17,7 +17,7 @@ import (
 // TestArriveBesideTransaction shows that members leave connections to other calls while an open
 // transaction of a handler has locked their group. They arrive after its end.
 func TestArriveBesideTransaction(t *testing.T) {
-	t.Parallel()
+	// not parallel: the suite ends the sessions of all clients
 	url := testserver.RequirePostgres(t).URL() + "&pool_max_conns=2"
 	s := open(t, sqlresults.Config{DB: sqltest.Open(t, url), Namespace: testserver.Namespace()})
 	ctx := testwait.Long(t)

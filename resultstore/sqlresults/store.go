@@ -30,6 +30,9 @@ type Store struct {
 	life  context.Context // ends with Close
 	end   context.CancelFunc
 
+	saves  *sqlconn.Batcher[*saving] // for PostgreSQL: SQLite shares commits by itself
+	saving sync.WaitGroup            // its goroutine
+
 	swept    atomic.Int64 // start of the last sweep, in nanoseconds since 1970
 	sweeping sync.WaitGroup
 
@@ -59,6 +62,7 @@ func New(c Config) (*Store, error) {
 	}
 	s := &Store{cfg: c, conn: conn, text: newTexts(conn.Dialect()), batch: sweepBatch, streams: make(map[*stream]struct{})}
 	s.life, s.end = context.WithCancel(context.Background())
+	s.saves = s.newSaves()
 	return s, nil
 }
 
@@ -117,8 +121,12 @@ func (s *Store) saveArgs(ctx context.Context, r *resultstore.Record) (topic stri
 //   - The equal final record is stored already: it notifies topic too and returns nil.
 //   - That record disappeared between the two statements: save starts again.
 func (s *Store) save(ctx context.Context, r *resultstore.Record, topic string, args []any) error {
+	store := s.saveWithOthers
+	if s.conn.Dialect() == sqlconn.SQLite {
+		store = s.saveAlone
+	}
 	for {
-		kept, err := s.change(ctx, s.text.save, topic, args...)
+		kept, err := store(ctx, topic, args)
 		if err != nil || kept {
 			return err
 		}
@@ -254,7 +262,11 @@ func (s *Store) Close(ctx context.Context) error {
 	case <-swept:
 	case <-ctx.Done(): // the next call returns its error; the rest ends in the background
 	}
-	return s.conn.Close(ctx)
+	err := s.conn.Close(ctx)
+	if err == nil {
+		s.saving.Wait() // its calls have ended
+	}
+	return err
 }
 
 // check returns ErrClosed after Close, ctx's error if ctx has ended, or [task.ErrBadID] if id is

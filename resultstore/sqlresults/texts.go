@@ -8,6 +8,9 @@ type texts struct {
 	// save: $2 id, $3 generation, $4 deliveries, $5 state, $6 final, $7 node or '', $8 retention, $9
 	// value. It changes a row if the record is stored.
 	save string
+	// saveAll is save for many rows, with arrays for $2 and so on, for PostgreSQL. It returns the ids
+	// that were stored. It locks rows in the order of their ids.
+	saveAll string
 	// token: $2 id. It returns generation, deliveries, state and final.
 	token string
 	load  string // $2 id
@@ -128,13 +131,15 @@ func (t *texts) forSQLite(now string) {
 // it, its xip. The statement selects each of them. All rows from its xmin on would include
 // everything since the oldest open transaction.
 func (t *texts) forPostgres(now string) {
-	t.save = `INSERT INTO swarmiji_result AS r (namespace, id, generation, deliveries, state, final, node, xact, expires, value)
-		VALUES ($1, $2, $3, $4, $5, $6, nullif($7, ''), pg_current_xact_id(), ` + now + ` + $8, $9)
-		ON CONFLICT (namespace, id) DO UPDATE SET generation = excluded.generation, deliveries = excluded.deliveries, state = excluded.state,
+	const into = `INSERT INTO swarmiji_result AS r (namespace, id, generation, deliveries, state, final, node, xact, expires, value) `
+	unless := ` ON CONFLICT (namespace, id) DO UPDATE SET generation = excluded.generation, deliveries = excluded.deliveries, state = excluded.state,
 			final = excluded.final, node = excluded.node, xact = excluded.xact, expires = excluded.expires, value = excluded.value
 		WHERE r.expires <= ` + now + `
 			OR r.final = 0 AND (r.generation, r.deliveries) <= (excluded.generation, excluded.deliveries)
 			OR excluded.state = 'requeued' AND r.generation < excluded.generation AND r.state IN ('failed', 'expired')`
+	t.save = into + `VALUES ($1, $2, $3, $4, $5, $6, nullif($7, ''), pg_current_xact_id(), ` + now + ` + $8, $9)` + unless
+	t.saveAll = into + `SELECT $1, k.id, k.generation, k.deliveries, k.state, k.final, nullif(k.node, ''), pg_current_xact_id(), ` + now + ` + k.ttl, k.value
+		FROM ` + unnest(2, saveColumns) + ` ORDER BY k.id` + unless + ` RETURNING r.id`
 	t.here = `SELECT pg_current_snapshot()::text`
 	page := func(which string) string {
 		return `(SELECT xact, id, CASE WHEN length(value) <= $7 THEN value END AS value FROM swarmiji_result

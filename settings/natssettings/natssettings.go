@@ -155,10 +155,7 @@ func (s *Store) Put(ctx context.Context, key string, data []byte, revision uint6
 		})
 		return number, s.wrap("put", err)
 	}
-	return settings.Settle(try, s.repeats(ctx), func() (uint64, bool) {
-		v, err := s.Get(ctx, key)
-		return v.Revision, err == nil && v.Revision > revision && string(v.Data) == string(data)
-	})
+	return settings.SettlePut(ctx, s, key, data, revision, try, s.repeats(ctx))
 }
 
 // Delete implements [settings.Store]. It repeats a request of unknown outcome until ctx ends.
@@ -169,8 +166,8 @@ func (s *Store) Delete(ctx context.Context, key string, revision uint64) error {
 	if revision == 0 {
 		return settings.ErrConflict
 	}
-	try := func() (uint64, error) {
-		return 0, s.wrap("delete", s.do(ctx, func(ctx context.Context, kv jetstream.KeyValue) error {
+	try := func() error {
+		return s.wrap("delete", s.do(ctx, func(ctx context.Context, kv jetstream.KeyValue) error {
 			// a marker also has a revision, which no value may have
 			if _, err := kv.Get(ctx, encoded(key)); errors.Is(err, jetstream.ErrKeyNotFound) {
 				return settings.ErrConflict
@@ -180,11 +177,7 @@ func (s *Store) Delete(ctx context.Context, key string, revision uint64) error {
 			return kv.Purge(ctx, encoded(key), jetstream.LastRevision(revision))
 		}))
 	}
-	_, err := settings.Settle(try, s.repeats(ctx), func() (uint64, bool) {
-		_, err := s.Get(ctx, key)
-		return 0, errors.Is(err, settings.ErrNotFound)
-	})
-	return err
+	return settings.SettleDelete(ctx, s, key, try, s.repeats(ctx))
 }
 
 // Watch implements [settings.Store]. Each watch has a consumer on the server.

@@ -112,10 +112,7 @@ func (s *Store) Put(ctx context.Context, key string, data []byte, revision uint6
 		return 0, err
 	}
 	try := func() (uint64, error) { return s.change(ctx, "put", key, revision, data, settings.MaxKeys) }
-	return settings.Settle(try, s.repeats(ctx), func() (uint64, bool) {
-		v, err := s.Get(ctx, key)
-		return v.Revision, err == nil && v.Revision > revision && string(v.Data) == string(data)
-	})
+	return settings.SettlePut(ctx, s, key, data, revision, try, s.repeats(ctx))
 }
 
 // Delete implements [settings.Store]. It repeats a call of unknown outcome until ctx ends.
@@ -123,12 +120,11 @@ func (s *Store) Delete(ctx context.Context, key string, revision uint64) error {
 	if err := settings.CheckKey(key); err != nil {
 		return err
 	}
-	try := func() (uint64, error) { return s.change(ctx, "delete", key, revision) }
-	_, err := settings.Settle(try, s.repeats(ctx), func() (uint64, bool) {
-		_, err := s.Get(ctx, key)
-		return 0, errors.Is(err, settings.ErrNotFound)
-	})
-	return err
+	try := func() error {
+		_, err := s.change(ctx, "delete", key, revision)
+		return err
+	}
+	return settings.SettleDelete(ctx, s, key, try, s.repeats(ctx))
 }
 
 // List implements [settings.Store].

@@ -139,10 +139,7 @@ func (s *Store) Put(ctx context.Context, key string, data []byte, revision uint6
 		})
 		return uint64(max(number, 0)), err
 	}
-	return settings.Settle(try, s.repeats(ctx), func() (uint64, bool) {
-		v, err := s.Get(ctx, key)
-		return v.Revision, err == nil && v.Revision > revision && string(v.Data) == string(data)
-	})
+	return settings.SettlePut(ctx, s, key, data, revision, try, s.repeats(ctx))
 }
 
 // Delete implements [settings.Store]. It repeats a commit of unknown outcome until ctx ends.
@@ -150,16 +147,12 @@ func (s *Store) Delete(ctx context.Context, key string, revision uint64) error {
 	if err := settings.CheckKey(key); err != nil {
 		return err
 	}
-	try := func() (uint64, error) {
-		return 0, s.update(ctx, "delete", func(ctx context.Context, tx *sqlconn.Tx) error {
+	try := func() error {
+		return s.update(ctx, "delete", func(ctx context.Context, tx *sqlconn.Tx) error {
 			return changed(tx.Exec(ctx, remove, s.namespace, key, int64(revision))) //nolint:gosec // from this column
 		})
 	}
-	_, err := settings.Settle(try, s.repeats(ctx), func() (uint64, bool) {
-		_, err := s.Get(ctx, key)
-		return 0, errors.Is(err, settings.ErrNotFound)
-	})
-	return err
+	return settings.SettleDelete(ctx, s, key, try, s.repeats(ctx))
 }
 
 // Watch implements [settings.Store].

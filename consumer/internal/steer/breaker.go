@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"time"
 
@@ -13,14 +14,29 @@ import (
 
 // Defaults of a [Breaker].
 const (
-	DefaultPause    = 30 * time.Second
-	DefaultMaxPause = time.Hour
+	defaultPause    = 30 * time.Second
+	defaultMaxPause = time.Hour
 )
 
 // Breaker pauses a queue or a task when Failures of the last Of attempts have failed.
 type Breaker struct {
 	Failures, Of    int
-	Pause, MaxPause time.Duration // the first pause and the longest one
+	Pause, MaxPause time.Duration // the first pause and the longest one; 0: the default
+}
+
+// maxAttempts limits Breaker.Of.
+const maxAttempts = 1000
+
+// Check returns all problems of b, joined.
+func (b Breaker) Check() error {
+	var errs []error
+	if b.Failures < 1 || b.Failures > b.Of || b.Of > maxAttempts {
+		errs = append(errs, fmt.Errorf("%d failures of %d; need 1 <= Failures <= Of <= %d", b.Failures, b.Of, maxAttempts))
+	}
+	if b.Pause < 0 || b.MaxPause < 0 || b.MaxPause != 0 && b.MaxPause < b.Pause {
+		errs = append(errs, fmt.Errorf("Pause is %s and MaxPause %s; need 0 <= Pause <= MaxPause", b.Pause, b.MaxPause))
+	}
+	return errors.Join(errs...)
 }
 
 // window holds the results of the last attempts.
@@ -117,9 +133,9 @@ func (s *Steer) trip(ctx context.Context, k settings.Key[settings.Breaker], b Br
 		if found && now.Before(v.Until) {
 			return errPaused
 		}
-		pause := cmp.Or(b.Pause, DefaultPause)
+		pause := cmp.Or(b.Pause, defaultPause)
 		if found {
-			pause = min(2*v.Pause, cmp.Or(b.MaxPause, DefaultMaxPause))
+			pause = min(2*v.Pause, cmp.Or(b.MaxPause, max(defaultMaxPause, b.Pause)))
 		}
 		*v = settings.Breaker{
 			Until: now.Add(pause), Pause: pause, Trips: v.Trips + 1, Node: s.cfg.Node, Why: utf.Cut(why, settings.MaxWhy), At: now,

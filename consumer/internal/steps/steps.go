@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/consumer/internal/workflow"
@@ -49,6 +50,25 @@ func Repeat(ctx context.Context, lost <-chan struct{}, step func(context.Context
 			return err
 		}
 		return broker.ErrLeaseLost
+	}
+}
+
+// Until returns a context that ends after timeout, with ctx, or when early is closed. Call release
+// when the context is no longer used; it waits for the goroutine that watches early.
+func Until(ctx context.Context, timeout time.Duration, early <-chan struct{}) (_ context.Context, release func()) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		select {
+		case <-early:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, func() {
+		cancel()
+		<-done
 	}
 }
 

@@ -36,8 +36,10 @@ CREATE TABLE swarmiji_history (
 	UNIQUE (ns, id)
 ) WITH (autovacuum_vacuum_scale_factor = 0.02);
 
-CREATE INDEX swarmiji_history_changed ON swarmiji_history (ns, changed, seq);
-CREATE INDEX swarmiji_history_state ON swarmiji_history (ns, state, changed, seq);
+-- The conditions of the next two indexes hold for all rows. Only statements that have them use the index: without
+-- good statistics the server would read all records by one of them, to find or to sort those that it could read by the other.
+CREATE INDEX swarmiji_history_changed ON swarmiji_history (ns, changed, seq) WHERE seq > 0;
+CREATE INDEX swarmiji_history_state ON swarmiji_history (ns, state, changed, seq) WHERE state > 0;
 CREATE INDEX swarmiji_history_name ON swarmiji_history (name, changed, seq);
 CREATE INDEX swarmiji_history_queue ON swarmiji_history (queue, changed, seq);
 CREATE INDEX swarmiji_history_class ON swarmiji_history (class, changed, seq) WHERE class > 0;

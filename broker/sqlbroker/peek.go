@@ -1,0 +1,117 @@
+package sqlbroker
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/swarmiji/swarmiji/internal/sqlconn"
+	"github.com/swarmiji/swarmiji/internal/wake"
+)
+
+// peek is the question of a subscription when it can claim a message. The questions that arrive
+// during a read are one statement, so a thousand waiting queues cost hardly more than one.
+type peek struct {
+	queue *queue
+	from  []int64 // for PostgreSQL: the cursor of each level
+
+	ready bool          // a message can be claimed now
+	wake  time.Duration // the time until the first one can, at least 1 µs; 0: no message
+}
+
+// gatherTime is the time in which the goroutines that a poll wakes ask their questions.
+const gatherTime = time.Millisecond
+
+// nextPoll returns the next time at which subscriptions poll. It is the same for all of them, so
+// that they ask together.
+func (b *Broker) nextPoll(now time.Time) time.Time {
+	return now.Add(b.cfg.Poll - now.Sub(b.begun)%b.cfg.Poll)
+}
+
+// mayFind reports whether to send the claim c. After a claim that found too little it reads first
+// whether there is a message. In a SQLite file a claim without result would lock out all other
+// writers. Each change of the file wakes the consumers of all queues. On PostgreSQL it reads only
+// for a poll: a notification is about this queue. Returns the errors of the database.
+func (f *fetcher) mayFind(ctx context.Context, c *claim) (ready bool, err error) {
+	b := f.s.b
+	if !f.short || !b.conn.Shared() || b.postgres() && !f.polls {
+		return true, nil
+	}
+	if f.polls {
+		b.polling.Store(true)
+	}
+	e := &sqlconn.Entry[*peek]{V: &peek{queue: f.s.q, from: slices.Clone(f.due)}, Call: sqlconn.NewBatchCall(1)}
+	b.peeks.Add(e)
+	if err := b.peeks.Wait(ctx, e.Call, []*sqlconn.Entry[*peek]{e})[0]; err != nil {
+		return false, err
+	}
+	if !e.V.ready {
+		c.wake = e.V.wake
+	}
+	return e.V.ready, nil
+}
+
+// gather is the first step of a read. A poll wakes all waiting subscriptions. So it waits a moment
+// after the first question, and the others share the next read.
+func (b *Broker) gather(ctx context.Context) error {
+	if b.polling.Swap(false) {
+		wake.Sleep(ctx, gatherTime)
+	}
+	return b.ready(ctx)
+}
+
+// peekAll answers the questions es. It is the send function of the batcher of peeks.
+func (b *Broker) peekAll(ctx context.Context, tx *sqlconn.Tx, es []*sqlconn.Entry[*peek]) error {
+	ps := make([]*peek, len(es))
+	for i, e := range es {
+		ps[i] = e.V
+	}
+	return b.peekIn(ctx, tx, ps...)
+}
+
+// peekIn answers the questions ps with one statement in tx. Returns errors of the database.
+func (b *Broker) peekIn(ctx context.Context, tx *sqlconn.Tx, ps ...*peek) error {
+	var of []*peek // the question of each pair of a queue and a level
+	var queues, levels, from, keys []int64
+	for _, p := range ps {
+		p.ready, p.wake = false, 0
+		for level := range int64(p.queue.count()) {
+			of, queues, levels = append(of, p), append(queues, p.queue.id), append(levels, level)
+			keys = append(keys, p.queue.id*maxLevels+level)
+		}
+		from = append(from, p.from...)
+	}
+	args := []any{queues, levels, from}
+	if !b.postgres() {
+		list, err := json.Marshal(keys)
+		if err != nil {
+			return err
+		}
+		args = []any{string(list)}
+	}
+	found, err := tx.Query(ctx, b.text.peek, args...)
+	if err != nil {
+		return err
+	}
+	for found.Next() {
+		var n int64
+		var next *int64
+		if err := found.Scan(&n, &next); err != nil {
+			return err
+		}
+		if next != nil {
+			of[n].answer(*next)
+		}
+	}
+	return errors.Join(found.Err(), found.Close())
+}
+
+// answer notes that a message can be claimed after us microseconds.
+func (p *peek) answer(us int64) {
+	p.ready = p.ready || us <= 0
+	if d := max(time.Duration(us)*time.Microsecond, time.Microsecond); p.wake == 0 || d < p.wake {
+		p.wake = d
+	}
+}

@@ -1,0 +1,120 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/swarmiji/swarmiji/jobs"
+	"github.com/swarmiji/swarmiji/open"
+)
+
+// HistoryFlag adds --store.
+func HistoryFlag(cmd *cobra.Command, url *string) {
+	cmd.PersistentFlags().StringVar(url, "store", "", "`URL` of the database that holds the history; default: $SWARMIJI_HISTORY")
+}
+
+// WithHistory opens a history, calls do, and closes it.
+func (a *App) WithHistory(ctx context.Context, url string, do func(ctx context.Context, s open.HistoryStore) error) (err error) {
+	if url = cmp.Or(url, a.Getenv("SWARMIJI_HISTORY")); url == "" {
+		return fmt.Errorf("%w: no history; give --store or set SWARMIJI_HISTORY, such as sqlite:///path/history.db", ErrUsage)
+	}
+	a.Hide(url, open.Redact(url))
+	logger := slog.New(slog.NewTextHandler(a.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))
+	s, err := open.History(ctx, url, open.HistoryOptions{Namespace: a.Namespace, Logger: logger})
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrUsage, err) // no I/O was done: the URL is wrong
+	}
+	defer CloseAfter(ctx, s.Close, &err)
+	return do(ctx, s)
+}
+
+// WithOutbox opens an outbox, calls do, and closes it.
+func (a *App) WithOutbox(ctx context.Context, url, flag string, do func(ctx context.Context, s open.OutboxStore) error) (err error) {
+	if url = cmp.Or(url, a.Getenv("SWARMIJI_OUTBOX")); url == "" {
+		return fmt.Errorf("%w: no outbox; give %s or set SWARMIJI_OUTBOX, such as sqlite:///path/app.db", ErrUsage, flag)
+	}
+	a.Hide(url, open.Redact(url))
+	logger := slog.New(slog.NewTextHandler(a.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))
+	s, err := open.Outbox(ctx, url, open.OutboxOptions{Namespace: a.Namespace, Logger: logger})
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrUsage, err) // no I/O was done: the URL is wrong
+	}
+	defer CloseAfter(ctx, s.Close, &err)
+	return do(ctx, s)
+}
+
+// JobStore holds the flag that names the store.
+type JobStore struct{ Name string }
+
+// WithJobs opens the jobs, calls do within --timeout, and closes them. If fresh is true, a missing
+// SQLite file is created.
+func (a *App) WithJobs(ctx context.Context, o *JobStore, fresh bool, c jobs.Config, do func(ctx context.Context, s *jobs.Service) error) (err error) {
+	name := cmp.Or(o.Name, a.Jobs, a.Getenv("SWARMIJI_JOBS"), "jobs.db")
+	if name == "mem" || strings.HasPrefix(name, "mem:") || strings.TrimPrefix(name, "sqlite:") == ":memory:" {
+		return fmt.Errorf("%w: jobs in memory have no use here: nobody can reach the memory of another process", ErrUsage)
+	}
+	if file := liteFile(name); file != "" && !fresh {
+		if _, err := os.Stat(file); errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("%w: there is no file %s; --store or SWARMIJI_JOBS names the file or database of the jobs", ErrNotFound, Visible(file))
+		}
+	}
+	ctx, cancel := a.Limited(ctx)
+	defer cancel()
+	c.Logger = slog.New(slog.NewTextHandler(a.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))
+	if c.Store, _, err = a.OpenJobs(ctx, name, c.Logger); err != nil {
+		return fmt.Errorf("%w: %w", ErrUsage, err) // no I/O was done
+	}
+	service, err := jobs.New(c)
+	defer func() {
+		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), CloseTime)
+		defer cancel()
+		if service != nil {
+			err = errors.Join(err, service.Close(closing))
+		}
+		err = errors.Join(err, c.Store.Close(closing))
+	}()
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrUsage, err)
+	}
+	return do(ctx, service)
+}
+
+// liteFile returns the file of a SQLite store. It returns "" for other stores and for invalid
+// names.
+func liteFile(name string) string {
+	if !strings.Contains(name, "://") && !strings.HasPrefix(name, "sqlite:") {
+		name = "sqlite:" + name
+	}
+	u, err := url.Parse(name)
+	if err != nil || u.Scheme != "sqlite" {
+		return ""
+	}
+	if u.Opaque == "" {
+		return u.Path
+	}
+	file, _ := url.PathUnescape(u.Opaque)
+	return file
+}
+
+// OpenJobs makes the store for a name or a URL and returns its location for messages. It does no
+// I/O.
+func (a *App) OpenJobs(ctx context.Context, name string, logger *slog.Logger) (store jobs.Store, place string, err error) {
+	switch {
+	case name == "mem":
+		name = "mem://"
+	case !strings.Contains(name, "://") && !strings.HasPrefix(name, "sqlite:"):
+		name = "sqlite:" + name
+	}
+	place = open.RedactSchedule(name)
+	a.Hide(name, place)
+	store, err = open.Jobs(ctx, name, open.JobsOptions{Logger: logger})
+	return store, place, err
+}

@@ -1,0 +1,122 @@
+package sqlresults
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/swarmiji/swarmiji/internal/sqlconn"
+)
+
+// saving is a call of Save that shares its statement with others.
+type saving struct {
+	topic string // of the submitter, or ""
+	args  []any  // of texts.save
+	kept  bool   // the statement has stored the record
+	left  bool   // an earlier entry of the batch has the same id
+}
+
+func (v *saving) id() string { return v.args[1].(string) } //nolint:forcetypeassert // see saveArgs
+
+// newSaves returns the batcher of the calls of Save. On PostgreSQL each would otherwise need a
+// connection and a commit of its own.
+func (s *Store) newSaves() *sqlconn.Batcher[*saving] {
+	const fixed = 300 // approximate bytes of a row without its value
+	return &sqlconn.Batcher[*saving]{
+		Owner: sqlconn.BatchOwner{
+			Start: s.startSaves, Ready: s.ready,
+			Pause:  func(int) bool { return false }, // nothing is sent again
+			Life:   s.life,
+			Calls:  context.Background(), // Close of the Conn ends the statements
+			Closed: sqlconn.Closed(),
+		},
+		Send: s.saveAll, Kind: sqlconn.Always[*saving](s.conn.Single),
+		Size: func(e *sqlconn.Entry[*saving]) int { return fixed + len(e.V.args[8].([]byte)) }, //nolint:forcetypeassert // see saveArgs
+	}
+}
+
+// startSaves runs fn in a goroutine for which Close waits. It returns false after Close. It takes
+// s.mu.
+func (s *Store) startSaves(fn func()) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.life.Err() != nil {
+		return false
+	}
+	s.saving.Go(fn)
+	return true
+}
+
+// saveWithOthers runs texts.save for PostgreSQL, in one statement with the calls that arrived
+// during the last one. It reports whether the record was stored. It waits for the database and
+// returns its errors.
+//
+// A transaction of a caller may have locked the record for long. Only this call waits for it.
+func (s *Store) saveWithOthers(ctx context.Context, topic string, args []any) (kept bool, err error) {
+	e := &sqlconn.Entry[*saving]{V: &saving{topic: topic, args: args}, Call: sqlconn.NewBatchCall(1)}
+	s.saves.Add(e)
+	err = s.saves.Wait(ctx, e.Call, []*sqlconn.Entry[*saving]{e})[0]
+	if sqlconn.IsLocked(err) || err == nil && e.V.left {
+		return s.saveAlone(ctx, topic, args)
+	}
+	return err == nil && e.V.kept, err
+}
+
+// saveAlone runs texts.save in a transaction of its own. It reports whether the record was stored.
+func (s *Store) saveAlone(ctx context.Context, topic string, args []any) (kept bool, err error) {
+	return s.change(ctx, s.text.save, topic, args...)
+}
+
+// saveColumns are the columns of a batch, in the order of the arguments of texts.save after the
+// namespace.
+var saveColumns = []string{
+	"id text", "generation bigint", "deliveries bigint", "state text", "final bigint", "node text", "ttl bigint", "value bytea",
+}
+
+// saveAll stores the records of es with one statement. It is the send function of the batcher.
+func (s *Store) saveAll(ctx context.Context, tx *sqlconn.Tx, es []*sqlconn.Entry[*saving]) error {
+	tx.Hasty(true)
+	byID := make(map[string]*saving, len(es))
+	var rows [][]any
+	for _, e := range es {
+		v := e.V
+		v.kept = false
+		if _, v.left = byID[v.id()]; !v.left {
+			byID[v.id()] = v
+			rows = append(rows, v.args[1:])
+		}
+	}
+	found, err := tx.Query(ctx, s.text.saveAll, append([]any{s.cfg.Namespace}, sqlconn.Arrays(saveColumns, rows)...)...)
+	if err != nil {
+		return err
+	}
+	topics := make(map[string]bool)
+	for found.Next() {
+		var id string
+		if err := found.Scan(&id); err != nil {
+			return err
+		}
+		v := byID[id]
+		if v == nil {
+			return fmt.Errorf("the statement returned the id %.64q, which is not of this batch", id)
+		}
+		v.kept = true
+		if v.topic != "" && !topics[v.topic] {
+			topics[v.topic] = true
+			tx.Notify(v.topic)
+		}
+	}
+	return errors.Join(found.Err(), found.Close())
+}
+
+// unnest returns a table expression k of these columns, whose arrays are the parameters from
+// $first on.
+func unnest(first int, columns []string) string {
+	var args, names []string
+	for i, c := range columns {
+		name, kind, _ := strings.Cut(c, " ")
+		args, names = append(args, fmt.Sprintf("$%d::%s[]", first+i, kind)), append(names, name)
+	}
+	return "unnest(" + strings.Join(args, ", ") + ") AS k(" + strings.Join(names, ", ") + ")"
+}
