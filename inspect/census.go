@@ -94,7 +94,7 @@ func (l *Local) ask(ctx context.Context) *census {
 	for i := range c.replies {
 		c.note(&c.replies[i])
 	}
-	l.remember(c)
+	l.remember(c, known)
 	c.at = time.Now()
 	return c
 }
@@ -172,19 +172,23 @@ func (l *Local) knownNodes() []liveness.Node {
 	return observer.Nodes()
 }
 
-// remember notes which consumers did not answer, so that the next question does not wait for them.
-func (l *Local) remember(c *census) {
+// remember notes which of the known consumers did not answer within Listen, so that the next
+// question does not wait for them.
+func (l *Local) remember(c *census, known []liveness.Node) {
 	if c.err != nil {
 		return
 	}
+	waited := time.Since(c.began) >= l.cfg.Listen
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	clear(l.silent)
-	for id, w := range c.nodes {
-		if w.Role == events.RoleConsumer && !w.Offline && !w.Answers {
-			l.silent[id] = true
+	silent := make(map[string]bool)
+	for i := range known {
+		id := known[i].ID
+		if w := c.nodes[id]; w != nil && w.Role == events.RoleConsumer && !w.Offline && !w.Answers && (waited || l.silent[id]) {
+			silent[id] = true
 		}
 	}
+	l.silent = silent
 }
 
 // hear adds a node from its heartbeats.

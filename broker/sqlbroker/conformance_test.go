@@ -99,7 +99,7 @@ func TestConformanceSQLite(t *testing.T) {
 
 func TestConformancePostgres(t *testing.T) {
 	t.Parallel()
-	srv := testserver.RequirePostgres(t)
+	srv := testserver.OwnPostgres(t, testserver.PostgresConfig{}) // the suite restarts it
 	brokertest.Run(t, func(c testing.TB) *brokertest.Harness {
 		h := postgresHarness(c, srv, srv.URL(), 0)
 		h.Report = "../../docs/capabilities/broker-postgres.json"

@@ -20,6 +20,7 @@ func flows() []flow {
 		{"RetryFilter", "The dead letters of a filter are counted and requeued, and no other.", retryFilter, false},
 		{"PauseOnPhone", "A queue is paused and resumed in a window of 360 px.", pauseOnPhone, false},
 		{"RunSchedule", "An entry of the schedule runs now.", runSchedule, false},
+		{"RunEdited", "A dead task runs again with edited arguments, whose large number stays exact.", runEdited, false},
 		{"CancelWorkflow", "A running workflow is cancelled.", cancelWorkflow, false},
 		{"Scale", "The number of workers of a queue is changed.", scale, false},
 		{"Interrupted", "A stream that was interrupted shows each event once.", interrupted, false},
