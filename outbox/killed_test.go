@@ -35,7 +35,7 @@ const (
 func member() (err error) {
 	ctx, stop := suite.UntilStopped()
 	defer stop()
-	swarm, err := open.Open(ctx, os.Getenv(memberTo), open.Options{Namespace: os.Getenv(memberNamespace), Logger: quiet})
+	swarm, err := open.Open(context.WithoutCancel(ctx), os.Getenv(memberTo), open.Options{Namespace: os.Getenv(memberNamespace), Logger: quiet})
 	if err != nil {
 		return err
 	}

@@ -9,15 +9,15 @@ import (
 )
 
 const (
-	patience = 30 * time.Second
+	patience = 2 * time.Minute
 	tick     = 5 * time.Millisecond
 )
 
-// Long returns a context that ends after one minute, or after the test and its clean-ups. Use it
+// Long returns a context that ends after two minutes, or after the test and its clean-ups. Use it
 // for calls that should finish much earlier.
 func Long(tb testing.TB) context.Context {
 	tb.Helper()
-	return within(tb, time.Minute)
+	return within(tb, 2*time.Minute)
 }
 
 // Brief returns a context that ends after 400 ms. Use it for events that should not happen, and for
@@ -35,8 +35,8 @@ func within(tb testing.TB, d time.Duration) context.Context {
 	return ctx
 }
 
-// Until polls ok until it returns true. It fails the test at once if that takes more than half a
-// minute.
+// Until polls ok until it returns true. It fails the test at once if that takes more than two
+// minutes.
 func Until(tb testing.TB, what string, ok func() bool) {
 	tb.Helper()
 	ticker := time.NewTicker(tick)
@@ -48,7 +48,7 @@ func Until(tb testing.TB, what string, ok func() bool) {
 	}
 }
 
-// UntilNil polls f until it returns nil. If that takes more than half a minute, it fails the test
+// UntilNil polls f until it returns nil. If that takes more than two minutes, it fails the test
 // at once with f's last error.
 func UntilNil(tb testing.TB, what string, f func() error) {
 	tb.Helper()
@@ -66,7 +66,7 @@ func UntilNil(tb testing.TB, what string, f func() error) {
 }
 
 // Closed waits until ch is closed or receives a value. It fails the test at once if that takes more
-// than half a minute.
+// than two minutes.
 func Closed(tb testing.TB, what string, ch <-chan struct{}) {
 	tb.Helper()
 	select {
