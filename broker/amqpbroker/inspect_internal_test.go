@@ -27,8 +27,8 @@ func (a *answers) QueueDeclarePassive(string, bool, bool, bool, bool, amqp.Table
 	return amqp.Queue{Messages: one.messages, Consumers: one.consumers}, nil
 }
 
-// TestAskQueue: a late answer of 0 messages and 0 consumers is what RabbitMQ says of a quorum queue
-// whose leader is busy. It is questioned, and no other answer is.
+// TestAskQueue shows that askQueue asks again after a late answer of 0 messages and 0 consumers.
+// RabbitMQ gives this answer for a quorum queue whose leader is busy. Other answers are accepted.
 func TestAskQueue(t *testing.T) {
 	late := answer{after: statTime}
 	for name, c := range map[string]struct {

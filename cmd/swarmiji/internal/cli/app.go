@@ -85,10 +85,21 @@ func (a *App) Begin(cmd *cobra.Command) error {
 	if cmd.Annotations[Offline] == "" && a.Broker == "" && a.API == "" {
 		return fmt.Errorf("%w: no broker; give --broker or set SWARMIJI_BROKER, such as amqp://user:password@host:5672/, or choose a context", ErrUsage)
 	}
-	if strings.HasPrefix(a.Broker, "mem:") && cmd.Annotations[Offline] == "" {
-		return fmt.Errorf("%w: mem:// has no use here: nobody can reach the memory of another process", ErrUsage)
+	if cmd.Annotations[Offline] == "" {
+		if err := NotMemory(a.Broker); err != nil {
+			return err
+		}
 	}
 	a.Begun = true
+	return nil
+}
+
+// NotMemory returns [ErrUsage] for a URL of the memory of a process. The command line is a process
+// of its own.
+func NotMemory(url string) error {
+	if strings.HasPrefix(url, "mem:") {
+		return fmt.Errorf("%w: mem:// is the memory of one process, and the command line cannot read that of another", ErrUsage)
+	}
 	return nil
 }
 

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -70,8 +69,8 @@ func (a *app) withSchedule(ctx context.Context, o *storeOptions, loc *time.Locat
 	if url == "" {
 		return fmt.Errorf("%w: no store; give --store or set SWARMIJI_SCHEDULE, such as redis://host:6379 or sqlite:///path/app.db", cli.ErrUsage)
 	}
-	if strings.HasPrefix(url, "mem:") {
-		return fmt.Errorf("%w: mem:// has no use here: nobody can reach the memory of another process", cli.ErrUsage)
+	if err := cli.NotMemory(url); err != nil {
+		return err
 	}
 	a.Hide(url, open.RedactSchedule(url))
 	ctx, cancel := a.Limited(ctx)
