@@ -264,6 +264,8 @@ func (c *Consumer) Run(ctx context.Context) error {
 	c.report.Start()
 	workers := workersOf(c, queues)
 	defer c.watchLengths(fetch)()
+	serveCommands, endCommands := c.commands.Start(ctx)
+	defer endCommands() // also during a stop
 	c.live.Store(&live{queues: queues, workers: workers})
 	stopAnswers, endAnswers := c.answers.Start(fetch, c.cfg.Revocations != nil)
 	defer endAnswers()
@@ -271,7 +273,7 @@ func (c *Consumer) Run(ctx context.Context) error {
 		t.Start()
 	}
 	c.autoscale(queues)
-	defer c.commands.Start(ctx)() // also during a stop; before this point commands would fail
+	serveCommands() // before this point they would fail
 	defer c.loops.Wait()
 	defer c.followSettings(fetch)()
 	select {

@@ -13,8 +13,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/broker/membroker"
 	"github.com/swarmiji/swarmiji/consumer"
+	"github.com/swarmiji/swarmiji/deferral"
 	"github.com/swarmiji/swarmiji/events"
 	"github.com/swarmiji/swarmiji/events/memevents"
 	"github.com/swarmiji/swarmiji/internal/testserver"
@@ -279,6 +281,53 @@ func TestDeferredWhilePaused(t *testing.T) {
 	}
 	must0(t, heard.Close(ctx))
 	must0(t, bus.Close(ctx))
+}
+
+// claimingOn is a store whose claims began before a pause: its subscriptions ignore SetQueues.
+type claimingOn struct{ deferral.Store }
+
+func (s claimingOn) Subscribe(ctx context.Context, queues []string, o broker.SubscribeOptions) (deferral.Subscription, error) {
+	sub, err := s.Store.Subscribe(ctx, queues, o)
+	return claimingOnSub{sub}, err
+}
+
+type claimingOnSub struct{ deferral.Subscription }
+
+func (claimingOnSub) SetQueues([]string) {}
+
+// TestClaimedWhilePaused shows that an answer whose claim began before the pause of its queue is
+// given back, and settles the task after Resume.
+func TestClaimedWhilePaused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, err := memjobs.New(memjobs.Config{})
+		must0(t, err)
+		service, err := jobs.New(jobs.Config{Store: store})
+		must0(t, err)
+		b := newTable(t, func(c *consumer.Config) { c.Deferrals = claimingOn{deferralsOf(t, service)} })
+		must0(t, asking.Handle(b.c, func(context.Context, int) (int, error) { return 0, task.Defer("k") }))
+		b.run()
+		f, err := asking.Submit(t.Context(), b.p, 1)
+		must0(t, err)
+		synctest.Wait()
+		must0(t, b.c.Pause())
+		if got, err := service.Complete(t.Context(), "asking", "k", 5); err != nil || got.Kind != jobs.Accepted {
+			t.Fatalf("%+v, %v", got, err)
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		select {
+		case <-f.Done():
+			t.Error("a paused consumer has settled an answer")
+		default:
+		}
+		must0(t, b.c.Resume())
+		if got, err := f.Get(t.Context()); err != nil || got != 5 {
+			t.Errorf("after Resume: %d, %v", got, err)
+		}
+		b.end()
+		must0(t, service.Close(t.Context()))
+		must0(t, store.Close(t.Context()))
+	})
 }
 
 func cancelled(t *testing.T) context.Context {

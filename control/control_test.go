@@ -374,6 +374,43 @@ func TestBusEnds(t *testing.T) {
 	})
 }
 
+// TestStart shows that no command is lost between Start and serve, that Start waits for a silent bus
+// for a second only, and that end ends a server that has not served.
+func TestStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		bus := memevents.New(memevents.Config{})
+		start := func(b events.EventBus, id string) (serve, end func()) {
+			t.Helper()
+			s, err := control.NewServer(control.Config{Bus: b, Logger: slog.New(slog.DiscardHandler)}, &fake{id: id})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return s.Start(t.Context())
+		}
+		serve, end := start(bus, "n1")
+		_, endEarly := start(bus, "n2")
+		replies := make(chan []control.Reply, 1)
+		go func() { replies <- send(t, client(t, bus, nil), control.Command{Do: control.DoPing}) }()
+		time.Sleep(time.Second)
+		serve()
+		if rs := <-replies; len(rs) != 1 || rs[0].Node != "n1" {
+			t.Errorf("%+v, want the reply of n1", rs)
+		}
+		endEarly()
+		end()
+		began, silent := time.Now(), &away{EventBus: bus}
+		silent.left.Store(1 << 40)
+		_, end = start(silent, "n3")
+		if took := time.Since(began); took != time.Second {
+			t.Errorf("Start waited %v for a bus that fails", took)
+		}
+		end()
+		if err := bus.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
 // away is a bus whose first subscriptions fail.
 type away struct {
 	events.EventBus

@@ -121,7 +121,10 @@ func (s *Server) Counts() Counts {
 //
 // Returns [ErrRunning] if Run was called before, and an error of the bus otherwise, such as
 // [events.ErrClosed].
-func (s *Server) Run(ctx context.Context) error {
+func (s *Server) Run(ctx context.Context) error { return s.run(ctx, func() {}) }
+
+// run is Run. It calls subscribed after the first subscription and before the first command.
+func (s *Server) run(ctx context.Context, subscribed func()) error {
 	if !s.started.CompareAndSwap(false, true) {
 		return ErrRunning
 	}
@@ -140,6 +143,7 @@ func (s *Server) Run(ctx context.Context) error {
 			s.log(ctx, slog.LevelWarn, "control: closing the subscription failed", slog.Any("error", err))
 		}
 	}()
+	subscribed()
 	for {
 		e, err := sub.Receive(ctx)
 		if ctx.Err() != nil {
@@ -152,22 +156,37 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 }
 
-// Start calls Run on a goroutine until end is called; the end of ctx does not stop it. end waits
-// for Run. If Run fails, that is logged, and the node runs without commands. If s is nil, Start
-// does nothing.
-func (s *Server) Start(ctx context.Context) (end func()) {
+// Start calls Run on a goroutine until end is called; the end of ctx does not stop it. Start waits
+// up to startTime for the subscription. Commands wait until serve is called, once. end waits for
+// Run. If Run fails, that is logged, and the node runs without commands. If s is nil, Start and the
+// functions do nothing.
+func (s *Server) Start(ctx context.Context) (serve, end func()) {
 	if s == nil {
-		return func() {}
+		return func() {}, func() {}
 	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	ended := make(chan struct{})
+	subscribed, ready, ended := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
-		if err := s.Run(ctx); err != nil {
+		err := s.run(ctx, func() {
+			close(subscribed)
+			select {
+			case <-ready:
+			case <-ctx.Done():
+			}
+		})
+		if err != nil {
 			s.log(ctx, slog.LevelError, "control: the node no longer receives commands", slog.Any("error", err))
 		}
 	}()
-	return func() {
+	late := time.NewTimer(startTime)
+	defer late.Stop()
+	select {
+	case <-subscribed:
+	case <-ended:
+	case <-late.C:
+	}
+	return func() { close(ready) }, func() {
 		cancel()
 		<-ended
 	}
@@ -176,6 +195,7 @@ func (s *Server) Start(ctx context.Context) (end func()) {
 const (
 	closeTime     = 5 * time.Second
 	subscribeTime = 10 * time.Second
+	startTime     = time.Second // a node without its bus starts after this time
 )
 
 // subscribe subscribes to commands. It blocks and retries until it succeeds, ctx ends or the bus is
