@@ -374,8 +374,8 @@ func TestBusEnds(t *testing.T) {
 	})
 }
 
-// TestStart shows that no command is lost between Start and serve, that Start waits for a silent bus
-// for a second only, and that end ends a server that has not served.
+// TestStart shows that no command is lost between Start and serve. Start waits for a silent bus for
+// a second. end ends a server that has not served.
 func TestStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		bus := memevents.New(memevents.Config{})
