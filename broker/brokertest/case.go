@@ -70,6 +70,6 @@ func cases() []testCase {
 	return slices.Concat(
 		deliverCases(), nameCases(), settleCases(), prefetchCases(), orderCases(), priorityCases(), delayCases(),
 		closeCases(), batchCases(), retryCases(), deadCases(), scanCases(), inspectCases(), listCases(), findCases(),
-		leaseCases(), faultCases(), watchCases(), witnessCases(), transactionCases(), acknowledgementCases(), modelCases(),
+		leaseCases(), faultCases(), restartCases(), watchCases(), witnessCases(), transactionCases(), acknowledgementCases(), modelCases(),
 	)
 }

@@ -104,20 +104,6 @@ func deadCases() []testCase {
 				w.drain(w.subscribe(b, q, 0), "alive/0")
 			},
 		},
-		{
-			Area: "dead letters", Name: "they outlive a restart", Needs: []need{needsDeadLetters, needsDurable, needsRestart},
-			Explain: "A dead letter is as durable as the message was.",
-			Run: func(w *world) {
-				b := w.Open()
-				q := w.queue(b, "restart")
-				w.publish(b, q, msg("a"))
-				w.deadLetter(b, q, "why")
-				w.h.Restart(w.TB)
-				if d := w.listDead(b, q, 10, 1); d[0].Reason != "why" && !w.h.Promises.Reasonless {
-					w.Errorf("Reason is %q after a restart, want %q", d[0].Reason, "why")
-				}
-			},
-		},
 	}
 }
 

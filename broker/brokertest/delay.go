@@ -135,30 +135,6 @@ func delayCases() []testCase {
 			},
 		},
 		{
-			Area: "delay", Name: "it outlives a restart", Needs: []need{needsDelays, needsRestart, needsDurable},
-			Explain: "A confirmed delayed message survives a restart of the server, which does not make it early.",
-			Run: func(w *world) {
-				b := w.Open()
-				q := w.queue(b, "restart")
-				s := w.subscribe(w.Open(), q, 0)
-				soon, late := time.Now().Add(300*time.Millisecond), time.Now().Add(2*time.Second)
-				w.publishAt(b, q, msg("late"), late)
-				w.publishAt(b, q, msg("soon"), soon)
-				w.h.Restart(w.TB)
-				for range 2 {
-					d := w.receive(s)
-					at := soon
-					if d.Message().ID == "late" {
-						at = late
-					}
-					if early := time.Until(at); early > 0 {
-						w.Errorf("%s came %v early after a restart", d.Message().ID, early)
-					}
-					w.ack(d)
-				}
-			},
-		},
-		{
 			Area: "delay", Name: "without a Delayer only what is due goes through",
 			Explain: "broker.PublishAt gives a Broker that is not a Delayer only due messages; others are ErrUnsupported, never sent early.",
 			Needs:   []need{func(h *Harness) string { return suite.Unless(!h.Promises.Delays, "the adapter promises Delays") }},

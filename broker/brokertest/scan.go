@@ -275,21 +275,6 @@ func scanCases() []testCase {
 			Run:     manyLetters,
 		},
 		{
-			Area: "dead letters", Name: "a letter that was put outlives a restart", Needs: []need{needsDeadLetters, needsDurable, needsRestart},
-			Explain: "PutDead is confirmed like Publish, and so is the removal by a scan.",
-			Run: func(w *world) {
-				b := w.Open()
-				q := w.queue(b, "put-restart")
-				w.put(b, q, broker.Dead{Message: msg("a"), Reason: "why"})
-				w.put(b, q, broker.Dead{Message: msg("b"), Reason: "why"})
-				w.scans(b, q, map[string]broker.DeadAction{"a": broker.DeadRemove}, "a", "b")
-				w.h.Restart(w.TB)
-				if d := w.listDead(b, q, 10, 1); d[0].Message.ID != "b" {
-					w.Errorf("%s is left", name(d[0].Message))
-				}
-			},
-		},
-		{
 			Area: "dead letters", Name: "bounded by number", Needs: []need{needsDeadLetters, needsBounds},
 			Explain: "The adapter limits the letters of a queue as configured and drops the oldest first. PutDead and DeadLetter are never refused or delayed for that. Audit reports full letters, and Stats the number of dropped ones, if it can.",
 			Run: func(w *world) {

@@ -154,32 +154,6 @@ func noteCases() []testCase {
 			},
 		},
 		{
-			Area: "witness", Name: "notes outlive a restart", Needs: []need{needsWitness, needsDurable, needsRestart},
-			Explain: "A note and its verdict survive a restart of the broker, after which the node is present again.",
-			Run: func(w *world) {
-				b := w.Open()
-				q := w.queue(b, "restart")
-				first, second := w.note("1", "node"), w.note("2", "node")
-				w.noteStart(b, q, first)
-				w.noteStart(b, q, second, first)
-				w.judgeStart(b, q, &first, broker.StartDied)
-				w.h.Restart(w.TB)
-				w.presentSoon(w.Open(), "node")
-				w.Until("NoteStart after a restart", func() bool {
-					ctx, cancel := w.Ctx()
-					defer cancel()
-					got, err := w.witness(b).NoteStart(ctx, q, w.note("3", "node"))
-					if w.Clean(err) != nil && !transient(err) {
-						w.Fatalf("NoteStart after a restart: %v", err)
-					}
-					if err == nil {
-						w.sameNotes(got, []broker.Start{first, second})
-					}
-					return err == nil
-				})
-			},
-		},
-		{
 			Area: "witness", Name: "what is no start is refused", Needs: []need{needsWitness},
 			Explain: "A Start with an empty ID, a negative Generation, or an invalid Nonce or Node is ErrMalformed, before the server receives it.",
 			Run: func(w *world) {
