@@ -59,7 +59,11 @@ func (q asideTasks) Handle(d broker.Delivery, worker int) {
 	case q.c.steer.TaskPaused(r.request.Name):
 		r.giveBackUnstarted()
 	default:
-		q.settling.Go(func() { r.replace(q.name, r.next(), time.Time{}, "return of a paused task") })
+		q.settling.Go(func() {
+			if !r.replace(q.name, r.next(), time.Time{}, "return of a paused task") {
+				q.c.steer.Moved(q.name, r.request.Name) // back to the queue that was found empty meanwhile
+			}
+		})
 	}
 }
 

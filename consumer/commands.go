@@ -94,10 +94,7 @@ func (n controlNode) ServeQueue(ctx context.Context, name string, workers int) e
 
 // LeaveQueue calls [Consumer.RemoveQueue] and does not wait for running tasks.
 func (n controlNode) LeaveQueue(_ context.Context, name string) error {
-	_, err := n.beginRemoval(name)
-	if err == nil {
-		n.wanted.Remove(name)
-	}
+	_, err := n.beginRemoval(name, true)
 	return err
 }
 

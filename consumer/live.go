@@ -60,11 +60,7 @@ func (c *Consumer) AddQueue(ctx context.Context, name string, cfg QueueConfig) e
 	if err := c.cfg.completeQueue(name, &cfg); err != nil {
 		return fmt.Errorf("swarmiji: consumer: %w", err)
 	}
-	err := c.addQueue(ctx, name, &cfg)
-	if err == nil {
-		c.wanted.Set(name, cfg)
-	}
-	return err
+	return c.addQueue(ctx, name, &cfg, true)
 }
 
 // RemoveQueue ends the consumption of a queue while the consumer runs. It gives fetched tasks that
@@ -76,11 +72,10 @@ func (c *Consumer) AddQueue(ctx context.Context, name string, cfg QueueConfig) e
 // queue of a [Poll], which change nothing. After an error of the broker the queue is not consumed
 // either.
 func (c *Consumer) RemoveQueue(ctx context.Context, name string) error {
-	left, err := c.beginRemoval(name)
+	left, err := c.beginRemoval(name, true)
 	if err != nil {
 		return err
 	}
-	c.wanted.Remove(name)
 	select {
 	case err := <-left:
 		return err
@@ -89,8 +84,9 @@ func (c *Consumer) RemoveQueue(ctx context.Context, name string) error {
 	}
 }
 
-// addQueue is AddQueue for a complete configuration. It takes c.changing.
-func (c *Consumer) addQueue(ctx context.Context, name string, cfg *QueueConfig) error {
+// addQueue is AddQueue for a complete configuration. own says that the program adds the queue, and
+// not its group. It takes c.changing.
+func (c *Consumer) addQueue(ctx context.Context, name string, cfg *QueueConfig, own bool) error {
 	c.changing.Lock()
 	defer c.changing.Unlock()
 	l, err := c.consuming()
@@ -114,8 +110,13 @@ func (c *Consumer) addQueue(ctx context.Context, name string, cfg *QueueConfig) 
 		opened = append(opened, side)
 	}
 	workers := workersOf(c, opened)
+	if own { // first: a group leaves a queue that is consumed and not wanted
+		c.wanted.Set(name, *cfg)
+	}
 	c.queues.Set(name, *cfg)
 	c.live.Store(&live{queues: slices.Concat(l.queues, opened), workers: slices.Concat(l.workers, workers)})
+	q.applySettings() // they may have changed while Open waited
+	c.steer.Wake()
 	for _, t := range workers {
 		t.Start()
 	}
@@ -125,9 +126,10 @@ func (c *Consumer) addQueue(ctx context.Context, name string, cfg *QueueConfig) 
 }
 
 // beginRemoval takes a queue, and its side queue of an older version, out of the live ones. A
-// goroutine of the settlement then ends them and sends the error to left. Returns the errors of
-// RemoveQueue that change nothing. It takes c.changing.
-func (c *Consumer) beginRemoval(name string) (left chan error, err error) {
+// goroutine of the settlement then ends them and sends the error to left. own says that the program
+// removes the queue, and not its group. Returns the errors of RemoveQueue that change nothing. It
+// takes c.changing.
+func (c *Consumer) beginRemoval(name string, own bool) (left chan error, err error) {
 	c.changing.Lock()
 	defer c.changing.Unlock()
 	l, err := c.consuming()
@@ -156,6 +158,9 @@ func (c *Consumer) beginRemoval(name string) (left chan error, err error) {
 		}
 	}
 	c.live.Store(rest)
+	if own { // first: a group serves a queue that is wanted and not consumed
+		c.wanted.Remove(name)
+	}
 	c.queues.Remove(name)
 	c.answers.UpdateQueues()
 	left = make(chan error, 1)

@@ -137,7 +137,7 @@ func (c groupServer) Serve(name string, s settings.Served) error {
 	defer cancel()
 	err := c.cfg.completeQueue(name, &cfg)
 	if err == nil {
-		err = c.addQueue(ctx, name, &cfg)
+		err = c.addQueue(ctx, name, &cfg, false)
 	}
 	if err == nil {
 		c.cfg.Logger.LogAttrs(ctx, slog.LevelInfo, "the group serves another queue", slog.String(middleware.LogQueue, name), slog.Int("workers", cfg.Workers))
@@ -147,7 +147,7 @@ func (c groupServer) Serve(name string, s settings.Served) error {
 
 // Leave removes a queue and does not wait for its running tasks.
 func (c groupServer) Leave(name string) error {
-	_, err := c.beginRemoval(name)
+	_, err := c.beginRemoval(name, false)
 	if err == nil {
 		c.cfg.Logger.LogAttrs(c.fetch, slog.LevelInfo, "the group no longer serves the queue", slog.String(middleware.LogQueue, name))
 	}

@@ -59,8 +59,9 @@ func (s *Steer) Moving(ctx context.Context, queue, name string) error {
 	return nil
 }
 
-// Moved must be called after a message was moved. If the pause has ended meanwhile, it wakes Run,
-// which stores again that the queue has messages.
+// Moved must be called after a message was moved, and after a message that was to be moved back went
+// to the queue of moved messages again. If the pause has ended meanwhile, it wakes Run, which stores
+// again that the queue has messages.
 func (s *Steer) Moved(queue, name string) {
 	s.mu.Lock()
 	s.moved[aside{queue, name}] = true
@@ -91,8 +92,10 @@ func (s *Steer) touchMoved(ctx context.Context) {
 	}
 	s.mu.Unlock()
 	for _, a := range over {
-		if err := s.touch(ctx, a); err != nil && ctx.Err() == nil {
-			s.cfg.Log(slog.LevelWarn, "it could not be stored that messages were moved; it is tried again", slog.Any("error", err))
+		if err := s.touch(ctx, a); err != nil {
+			if ctx.Err() == nil {
+				s.cfg.Log(slog.LevelWarn, "it could not be stored that messages were moved; it is tried again", slog.Any("error", err))
+			}
 			s.mu.Lock()
 			s.moved[a] = true
 			s.mu.Unlock()
@@ -119,9 +122,16 @@ func (s *Steer) Asides(queue string) map[string]uint64 {
 }
 
 // emptied deletes the setting that messages of a task were moved out of a queue, if it still has
-// this revision. Call it after the queue was found empty. Returns the error of the store; another
-// revision is not an error.
+// this revision, and no call of Moved waits for Run. Call it after the queue was found empty. A
+// broker may count only waiting messages, and messages that this consumer held may have come back.
+// Returns the error of the store; another revision is not an error.
 func (s *Steer) emptied(ctx context.Context, queue, name string, revision uint64) error {
+	s.mu.Lock()
+	again := s.moved[aside{queue, name}]
+	s.mu.Unlock()
+	if again {
+		return nil
+	}
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
 	err := s.cfg.Store.Delete(ctx, settings.AsideOf(queue, name).String(), revision)

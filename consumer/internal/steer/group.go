@@ -28,7 +28,8 @@ func (s *Steer) FollowGroup(q Server) error {
 		return nil
 	}
 	served := s.state.Load().Groups[s.cfg.Group].Queues
-	wanted, consumed := q.Wanted(), q.Queues()
+	consumed := q.Queues()
+	wanted := q.Wanted() // second: a queue that the program adds is wanted before it is consumed
 	var errs []error
 	for name, rule := range served {
 		is := slices.Contains(consumed, name)

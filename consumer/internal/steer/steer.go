@@ -125,8 +125,12 @@ func (s *Steer) Run(ctx context.Context) {
 	}
 }
 
-// Wake makes Run call Config.Changed soon.
-func (s *Steer) Wake() { s.again.Notify() }
+// Wake makes Run call Config.Changed soon. If s is nil, it does nothing.
+func (s *Steer) Wake() {
+	if s != nil {
+		s.again.Notify()
+	}
+}
 
 // maxWait is the longest time without a call of Config.Changed.
 const maxWait = time.Hour
