@@ -29,16 +29,16 @@ func (b *Breaker) internal() steer.Breaker {
 	return steer.Breaker(*b)
 }
 
-// countForBreakers counts the end of an attempt for the breakers of its queue and its name. ok
-// reports a success. Without Config.Settings it does nothing.
-func (r *run) countForBreakers(ok bool, err error) {
-	c := r.queue.c
-	if c.steer == nil {
+// countForBreakers counts the end v of an attempt for the breakers of its queue and its name, if it
+// is a success, a failure or a retry. Without Config.Settings it does nothing.
+func (r *run) countForBreakers(v verdict) {
+	c, ok := r.queue.c, v.kind == succeeded
+	if c.steer == nil || !ok && v.kind != failed && v.kind != retry {
 		return
 	}
 	why := ""
 	if !ok {
-		why, _ = c.shown(err)
+		why, _ = c.shown(v.err)
 	}
 	c.steer.Ended(r.queue.name, r.request.Name, r.request.StartedAt, !ok, why)
 }

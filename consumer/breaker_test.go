@@ -2,6 +2,7 @@ package consumer_test
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"log/slog"
 	"strings"
@@ -15,6 +16,7 @@ import (
 	"github.com/swarmiji/swarmiji/settings"
 	"github.com/swarmiji/swarmiji/settings/memsettings"
 	"github.com/swarmiji/swarmiji/task"
+	"github.com/swarmiji/swarmiji/tx/sqltx"
 )
 
 // TestBreakerDoubles shows that a breaker that fails again pauses for twice the time, up to
@@ -90,6 +92,58 @@ func TestSettingsRefused(t *testing.T) {
 	for _, want := range []string{"need Settings", "Group", "3 failures of 2", "needs Config.Settings", "Pause is 1h0m0s"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("the error does not say %q: %v", want, err)
+		}
+	}
+}
+
+// TestBreakerOfSettleTx shows that the end of a task counts, and not the error of a handler that has
+// committed this end, or has rolled it back.
+func TestBreakerOfSettleTx(t *testing.T) {
+	ctx, store := testwait.Long(t), memsettings.New()
+	defer store.Close(ctx)
+	broken := consumer.Breaker{Failures: 1, Of: 1, Pause: time.Hour}
+	s := newTxSwarm(t, databases(t)["sqlite"], func(c *consumer.Config) {
+		c.Settings, c.Breakers = store, map[string]consumer.Breaker{"committed": broken, "snoozed": broken, "forgotten": broken}
+	})
+	errLater := errors.New("after the commit")
+	ends := make(map[string]task.Task[int, int])
+	for name, end := range map[string]func(*sql.Tx) error{
+		"committed": func(own *sql.Tx) error { return errors.Join(own.Commit(), errLater) },
+		"snoozed":   func(own *sql.Tx) error { return errors.Join(own.Rollback(), task.Snooze(time.Hour)) },
+		"forgotten": func(own *sql.Tx) error { return own.Rollback() },
+	} {
+		ends[name] = task.New[int, int](name, task.WithMaxRetries(0))
+		if err := ends[name].Handle(s.c, func(ctx context.Context, n int) (int, error) {
+			own := s.begin(ctx, name)
+			if err := task.SettleTx(ctx, sqltx.Wrap(own), n); err != nil {
+				t.Error(err)
+			}
+			return n, end(own)
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	stop := s.run(t)
+	for name, want := range map[string]error{"committed": nil, "forgotten": task.ErrNotCommitted} {
+		f, err := ends[name].Submit(ctx, s.p, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := f.Get(ctx); (err == nil) != (want == nil) {
+			t.Errorf("%s: %v, want %v", name, err, want)
+		}
+	}
+	if _, err := ends["snoozed"].Submit(ctx, s.p, 1); err != nil {
+		t.Fatal(err)
+	}
+	testwait.Until(t, "the third task is snoozed", func() bool {
+		st, err := s.broker.Stats(ctx, "default")
+		return err == nil && st.Delayed == 1
+	})
+	stop() // it waits until the breakers are stored
+	for name, want := range map[string]bool{"committed": false, "snoozed": false, "forgotten": true} {
+		if b, tripped, err := settings.TaskBreaker(name).Get(ctx, store); tripped != want || err != nil {
+			t.Errorf("the breaker of %s has tripped: %v (%s), %v; want %v", name, tripped, b.Why, err, want)
 		}
 	}
 }

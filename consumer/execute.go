@@ -179,14 +179,11 @@ func (q *queue) conclude(r *run, result any, err error) {
 		q.c.crashes.Clear(q.c.settle, crashRun{r})
 	}
 	if end := r.inTx.Close(); end != nil {
-		r.countForBreakers(err == nil, err)
 		q.settling.Go(func() { q.settleAfterTx(r, end, result, err) })
 		return
 	}
 	v := r.applyRevocation(r.judge(result, err), err)
-	if v.kind == succeeded || v.kind == failed || v.kind == retry {
-		r.countForBreakers(v.kind == succeeded, v.err)
-	}
+	r.countForBreakers(v)
 	if r.settlesByAck(v) {
 		q.settle(r, v)
 		return

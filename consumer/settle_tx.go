@@ -146,7 +146,9 @@ func (q *queue) settleAfterTx(r *run, end *intx.End, result any, failure error) 
 	if failure == nil {
 		result, failure = nil, task.ErrNotCommitted
 	}
-	q.settle(r, r.applyRevocation(r.judge(result, failure), failure))
+	v := r.applyRevocation(r.judge(result, failure), failure)
+	r.countForBreakers(v)
+	q.settle(r, v)
 }
 
 // reportCommitted reports a task that its handler has settled to the submitter, the hooks of the
@@ -155,6 +157,7 @@ func (q *queue) settleAfterTx(r *run, end *intx.End, result any, failure error) 
 func (q *queue) reportCommitted(r *run, end *intx.End) {
 	r.final.Store(true)
 	v := verdict{kind: succeeded, result: end.Value.Data, contentType: end.Value.ContentType}
+	r.countForBreakers(v)
 	ctx, cancel := context.WithTimeout(q.c.settle, q.c.cfg.Tuning.StoreRetry)
 	defer cancel()
 	q.closeExpected(ctx, r, v)
