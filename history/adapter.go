@@ -108,6 +108,18 @@ func (q CountQuery) Row(b *Bucket) Bucket {
 	return one
 }
 
+// Add adds the counts of o to those of b, for adapters. A sum of times stops at the longest duration:
+// the clocks of nodes may differ by years.
+func (b *Bucket) Add(o *Bucket) {
+	sum := func(a, b time.Duration) time.Duration {
+		if a > math.MaxInt64-b {
+			return math.MaxInt64
+		}
+		return a + b
+	}
+	b.N, b.Wait, b.Run = b.N+o.N, sum(b.Wait, o.Wait), sum(b.Run, o.Run)
+}
+
 // ErrTooMany returns the error of Counts for more than [MaxBuckets] rows.
 func ErrTooMany() error {
 	return fmt.Errorf("%w: more than %d counts; choose a shorter time or fewer parts", ErrQuery, MaxBuckets)

@@ -126,9 +126,10 @@ type Bucket struct {
 	// Kind is KindSent, KindStarted, or a kind that ends an attempt.
 	Kind Kind  `json:"kind"`
 	N    int64 `json:"n"`
-	// Wait is the sum of Record.Wait at the starts; of KindStarted only.
+	// Wait is the sum of Record.Wait at the starts; of KindStarted only. A larger sum than the longest
+	// duration, 292 years, is the longest duration.
 	Wait time.Duration `json:"wait,omitempty"`
-	// Run is the sum of the run times; of kinds that end an attempt only.
+	// Run is the sum of the run times, with the same limit; of kinds that end an attempt only.
 	Run time.Duration `json:"run,omitempty"`
 }
 

@@ -37,6 +37,7 @@ func Run(t *testing.T, open Open) {
 		{"Missing", "A task without events is ErrNotFound, and an empty history has no records.", testMissing},
 		{"BadQueries", "What the parser refuses and a wrong cursor are errors.", testBadQueries},
 		{"Counts", "Entries count once in the minute of their time, by queue, name and kind.", testCounts},
+		{"LongWaits", "Sums of times stop at the longest duration: a producer's clock may begin in 1970.", testLongWaits},
 		{"ManyNames", "Names beyond MaxLabels count as other.", testManyNames},
 		{"CountStops", "A count stops at MaxCount and says so.", testCountStops},
 		{"Gaps", "A page has the gaps of its time; gaps without a pause between them are one.", testGaps},

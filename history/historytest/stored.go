@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -53,6 +54,27 @@ func testCounts(w *world) {
 	}
 	if rows := w.counts(history.CountQuery{Before: base()}); len(rows) != 0 {
 		w.Errorf("before the first event: %v", rows)
+	}
+}
+
+func testLongWaits(w *world) {
+	longest := history.Bucket{Kind: history.KindStarted, N: 18, Wait: math.MaxInt64}
+	for second := range 3 {
+		var es []events.Event
+		for i := range 6 { // of 56 years each
+			id := fmt.Sprintf("t%d-%d", second, i)
+			sent := event(events.TaskSent, id, 0)
+			sent.Time = time.Unix(1, 0)
+			es = append(es, sent, event(events.TaskStarted, id, float64(60*second/2)))
+		}
+		w.record(es...)
+	}
+	if diff := cmp.Diff(longest, w.counts(history.CountQuery{Since: base()})[0]); diff != "" {
+		w.Errorf("-want +got:\n%s", diff)
+	}
+	longest.Minute, longest.N = base(), 12
+	if diff := cmp.Diff(longest, w.counts(history.CountQuery{Since: base(), PerMinute: true})[0]); diff != "" {
+		w.Errorf("a minute: -want +got:\n%s", diff)
 	}
 }
 

@@ -116,7 +116,7 @@ func (s *Store) merge(f *history.Facts) {
 	for _, b := range i.facts.Buckets(&old) {
 		key := bucket{b.Minute.Unix(), b.Queue, b.Name, b.Kind}
 		if sum, ok := s.buckets[key]; ok {
-			sum.N, sum.Wait, sum.Run = sum.N+b.N, sum.Wait+b.Wait, sum.Run+b.Run
+			sum.Add(&b)
 		} else if len(s.buckets) < maxBuckets {
 			s.buckets[key] = &b
 		}
@@ -215,8 +215,7 @@ func (s *Store) Counts(ctx context.Context, q history.CountQuery) ([]history.Buc
 		if key = (bucket{one.Minute.Unix(), one.Queue, one.Name, one.Kind}); sums[key] == nil {
 			sums[key] = &one
 		} else {
-			sum := sums[key]
-			sum.N, sum.Wait, sum.Run = sum.N+one.N, sum.Wait+one.Wait, sum.Run+one.Run
+			sums[key].Add(&one)
 		}
 	}
 	if len(sums) > history.MaxBuckets {

@@ -182,11 +182,15 @@ func (s *Store) Counts(ctx context.Context, q history.CountQuery) ([]history.Buc
 		return none
 	}
 	minute, queue, name := column(q.PerMinute, "m.minute", "0"), column(q.PerQueue, "COALESCE(q.text, '')", "''"), column(q.PerName, "COALESCE(t.text, '')", "''")
-	text := fmt.Sprintf(`SELECT %s, %s, %s, m.kind, CAST(sum(m.n) AS bigint), CAST(sum(m.wait) AS bigint), CAST(sum(m.run) AS bigint)
+	sum := "CAST(total(m.%s) AS bigint)" // sum fails for a larger number, and the cast cuts it
+	if s.conn.Dialect() == sqlconn.Postgres {
+		sum = "CAST(LEAST(sum(m.%s), 9223372036854775807) AS bigint)"
+	}
+	text := fmt.Sprintf(`SELECT %s, %s, %s, m.kind, CAST(sum(m.n) AS bigint), %s, %s
 		FROM swarmiji_history_minute AS m
 		LEFT JOIN swarmiji_history_label AS q ON q.id = m.queue LEFT JOIN swarmiji_history_label AS t ON t.id = m.name
 		WHERE m.ns = $1 AND m.minute >= $2 AND m.minute < $3 AND ($4 = '' OR q.text = $4) AND ($5 = '' OR t.text = $5)
-		GROUP BY 1, 2, 3, 4 ORDER BY 1, 2, 3, 4 LIMIT $6`, minute, queue, name)
+		GROUP BY 1, 2, 3, 4 ORDER BY 1, 2, 3, 4 LIMIT $6`, minute, queue, name, fmt.Sprintf(sum, "wait"), fmt.Sprintf(sum, "run"))
 	all := []history.Bucket{}
 	err := s.view(ctx, "counts", func(ctx context.Context, tx *sqlconn.Tx, ns int64) error {
 		all = []history.Bucket{}

@@ -342,27 +342,32 @@ func (w *writer) count(ctx context.Context, buckets []history.Bucket, ids map[la
 		minute, queue, name int64
 		kind                history.Kind
 	}
-	sums := make(map[key][3]int64)
+	sums := make(map[key]*history.Bucket)
 	var order []key
 	for i := range buckets {
 		b := &buckets[i]
 		k := key{b.Minute.UnixMilli(), ids[label{labelQueue, b.Queue}], ids[label{labelName, b.Name}], b.Kind}
-		sum, ok := sums[k]
-		if !ok {
+		if sums[k] == nil {
+			sums[k] = &history.Bucket{}
 			order = append(order, k)
 		}
-		sums[k] = [3]int64{sum[0] + b.N, sum[1] + int64(b.Wait), sum[2] + int64(b.Run)}
+		sums[k].Add(b)
 	}
 	if len(order) == 0 {
 		return nil
 	}
 	rows := make([][]any, len(order))
 	for i, k := range order {
-		rows[i] = []any{w.ns, k.minute, k.queue, k.name, string(k.kind), sums[k][0], sums[k][1], sums[k][2]}
+		rows[i] = []any{w.ns, k.minute, k.queue, k.name, string(k.kind), sums[k].N, int64(sums[k].Wait), int64(sums[k].Run)}
+	}
+	// as history.Bucket.Add; SQLite adds larger numbers as real ones, and cuts these
+	sum := "CAST(swarmiji_history_minute.%[1]s + excluded.%[1]s AS integer)"
+	if w.tx.Dialect() == sqlconn.Postgres {
+		sum = "LEAST(swarmiji_history_minute.%[1]s::numeric + excluded.%[1]s, 9223372036854775807)::bigint"
 	}
 	return w.bulk(ctx, "INSERT INTO swarmiji_history_minute (ns, minute, queue, name, kind, n, wait, run)", "",
-		`ON CONFLICT (ns, minute, queue, name, kind) DO UPDATE SET n = swarmiji_history_minute.n + excluded.n,
-		wait = swarmiji_history_minute.wait + excluded.wait, run = swarmiji_history_minute.run + excluded.run`, rows)
+		"ON CONFLICT (ns, minute, queue, name, kind) DO UPDATE SET n = swarmiji_history_minute.n + excluded.n, wait = "+
+			fmt.Sprintf(sum, "wait")+", run = "+fmt.Sprintf(sum, "run"), rows)
 }
 
 // gap stores a gap, or makes the newest one longer.
