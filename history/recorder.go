@@ -62,10 +62,16 @@ type Recorder struct {
 	full    wake.Signal // notified when batchSize events wait
 
 	mu      sync.Mutex
-	waiting map[task.ID]*Facts
+	waiting map[task.ID]*told
 	events  int       // in waiting
 	lost    uint64    // events that were dropped since the last write
 	since   time.Time // when the first of them was dropped
+}
+
+// told holds the facts that a number of events told about one task.
+type told struct {
+	facts  *Facts
+	events int
 }
 
 // Stats are counts of a [Recorder].
@@ -95,7 +101,7 @@ func NewRecorder(c RecorderConfig) (*Recorder, error) {
 	}
 	c.MaxAge, c.MaxRecords, c.MaxWaiting = cmp.Or(c.MaxAge, DefaultMaxAge), cmp.Or(c.MaxRecords, DefaultMaxRecords), cmp.Or(c.MaxWaiting, DefaultMaxWaiting)
 	c.Logger = cmp.Or(c.Logger, slog.Default())
-	return &Recorder{cfg: c, full: wake.New(), waiting: make(map[task.ID]*Facts)}, nil
+	return &Recorder{cfg: c, full: wake.New(), waiting: make(map[task.ID]*told)}, nil
 }
 
 // Stats returns the counts so far.
@@ -208,9 +214,10 @@ func (r *Recorder) add(e *events.Event) {
 		return
 	}
 	if have, ok := r.waiting[f.ID]; ok {
-		have.Merge(f)
+		have.facts.Merge(f)
+		have.events++
 	} else {
-		r.waiting[f.ID] = f
+		r.waiting[f.ID] = &told{f, 1}
 	}
 	if r.events++; r.events == batchSize {
 		r.full.Notify()
@@ -227,19 +234,18 @@ func (r *Recorder) drop(n uint64) {
 }
 
 // take returns the waiting events with a gap for the lost ones, or nil. It takes r.mu.
-func (r *Recorder) take() (facts []*Facts, n int, gap *Gap) {
+func (r *Recorder) take() (all []*told, gap *Gap) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, f := range r.waiting {
-		facts = append(facts, f)
+	for _, t := range r.waiting {
+		all = append(all, t)
 	}
-	n = r.events
 	if r.lost > 0 {
 		gap = &Gap{Since: r.since, Before: time.Now(), Dropped: int64(r.lost)}
 	}
 	clear(r.waiting)
 	r.events, r.lost = 0, 0
-	return facts, n, gap
+	return all, gap
 }
 
 // write writes the waiting events until ctx ends, and then once more.
@@ -268,47 +274,53 @@ func (r *Recorder) write(ctx context.Context, sub events.Subscription, gap *Gap)
 			}
 			counted = now
 		}
-		facts, n, lost := r.take()
+		all, lost := r.take()
 		if lost != nil {
 			r.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "events were dropped; the history is incomplete", slog.Int64("events", lost.Dropped))
 		}
 		if gap == nil {
 			gap = lost
 		} else if lost != nil { // the gap of the start
-			r.store(ctx, &Batch{Gap: gap, Now: counted})
+			r.store(ctx, &Batch{Gap: gap, Now: counted}, 0)
 			gap = lost
 		}
-		if n == 0 && gap == nil && time.Since(alive) < aliveEvery && !ended {
+		if len(all) == 0 && gap == nil && time.Since(alive) < aliveEvery && !ended {
 			continue
 		}
-		r.storeAll(ctx, facts, gap)
-		r.written.Add(uint64(n))
+		r.storeAll(ctx, all, gap)
 		gap, alive = nil, time.Now()
 	}
 }
 
-// storeAll writes facts in transactions of up to batchSize tasks, the gap with the first.
-func (r *Recorder) storeAll(ctx context.Context, facts []*Facts, gap *Gap) {
-	for first := true; first || len(facts) > 0; first = false {
-		n := min(len(facts), batchSize)
-		b := &Batch{Facts: facts[:n], Gap: gap, Now: time.Now()}
-		r.store(ctx, b)
-		facts, gap = facts[n:], nil
+// storeAll writes events in transactions of up to batchSize tasks, the gap with the first.
+func (r *Recorder) storeAll(ctx context.Context, all []*told, gap *Gap) {
+	for first := true; first || len(all) > 0; first = false {
+		n, events := min(len(all), batchSize), 0
+		b := &Batch{Gap: gap, Now: time.Now()}
+		for _, t := range all[:n] {
+			b.Facts = append(b.Facts, t.facts)
+			events += t.events
+		}
+		r.store(ctx, b, uint64(events))
+		all, gap = all[n:], nil
 	}
 }
 
-// store writes a batch. After the end of ctx it tries once, for up to lastWrite.
-func (r *Recorder) store(ctx context.Context, b *Batch) {
+// store writes a batch, made of a number of events, and counts these. After the end of ctx it tries
+// once, for up to lastWrite.
+func (r *Recorder) store(ctx context.Context, b *Batch, events uint64) {
 	_, err := r.record(ctx, b)
-	if err == nil {
+	if err != nil {
+		last, end := context.WithTimeout(context.WithoutCancel(ctx), lastWrite)
+		defer end()
+		_, err = r.cfg.Store.Record(last, b)
+	}
+	if err != nil {
+		r.dropped.Add(events)
+		r.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "the last events are not in the history", slog.Uint64("events", events), slog.Any("error", err))
 		return
 	}
-	last, end := context.WithTimeout(context.WithoutCancel(ctx), lastWrite)
-	defer end()
-	if _, err = r.cfg.Store.Record(last, b); err != nil {
-		r.dropped.Add(uint64(len(b.Facts)))
-		r.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "the last events are not in the history", slog.Int("tasks", len(b.Facts)), slog.Any("error", err))
-	}
+	r.written.Add(events)
 }
 
 // record writes a batch and repeats that until it succeeds or ctx ends; then it returns an error.

@@ -182,6 +182,24 @@ func TestRecorderDrops(t *testing.T) {
 	})
 }
 
+// TestLastWriteFails shows that events of the last write count as dropped if the store refuses it,
+// and not as recorded.
+func TestLastWriteFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, events.Retention{})
+		r, stop := b.start()
+		b.publish(0, 2)
+		time.Sleep(time.Second)
+		b.store.broken.Store(true)
+		b.publish(10, 3)
+		b.publish(10, 3) // of the same tasks
+		stop()
+		if s := r.Stats(); s.Recorded != 2 || s.Dropped != 6 {
+			t.Errorf("%+v, want 2 recorded and 6 dropped", s)
+		}
+	})
+}
+
 // TestRestart shows that a recorder marks the time in which none was listening.
 func TestRestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
