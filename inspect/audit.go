@@ -53,22 +53,26 @@ func (l *Local) actor(ctx context.Context) string {
 }
 
 // change runs do, which changes something, and reports it with its parameters. It completes the
-// Change. It forgets what consumers have said, since that may be different now.
+// Change.
 func (l *Local) change(ctx context.Context, c Change, detail any, do func(c *Change) error) (Change, error) {
 	err := do(&c)
-	if !c.DryRun && CodeOf(err) != CodeInvalid && CodeOf(err) != CodeUnsupported {
-		l.forget()
-		l.report(ctx, &c, detail, err)
-	}
+	l.Report(ctx, c, detail, err)
 	return c, wrapped(err)
 }
 
-// report publishes and logs a change. A lost event is not returned as an
-// error, because the change is made.
-func (l *Local) report(ctx context.Context, c *Change, detail any, failure error) {
+// Report publishes and logs a change, as all changes of the API are reported. Programs call it after
+// a change that the API does not have. detail has a form as JSON and holds no secret. failure is the
+// error of the change. A lost event is not returned as an error, because the change is made.
+//
+// It reports no dry run, and no failure that has changed nothing: [ErrInvalid] and [ErrUnsupported].
+func (l *Local) Report(ctx context.Context, c Change, detail any, failure error) {
+	if c.DryRun || CodeOf(failure) == CodeInvalid || CodeOf(failure) == CodeUnsupported {
+		return
+	}
+	l.forget() // the answers of consumers may be different now
 	fields := map[string]any{"who": l.actor(ctx), "do": string(c.Do), "done": c.Done}
 	attrs := []slog.Attr{slog.String("who", l.actor(ctx)), slog.String("do", string(c.Do)), slog.String("target", c.Target), slog.Int("done", c.Done)}
-	text, _ := json.Marshal(detail) // a struct of this package has a form
+	text, _ := json.Marshal(detail)
 	for name, value := range map[string]string{"target": c.Target, "detail": string(text), "error": errorText(failure)} {
 		if value != "" && value != "null" {
 			fields[name] = utf.Cut(value, maxAudit)

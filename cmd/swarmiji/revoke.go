@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/swarmiji/swarmiji/cmd/swarmiji/internal/cli"
 	"github.com/swarmiji/swarmiji/control"
+	"github.com/swarmiji/swarmiji/inspect"
 	"github.com/swarmiji/swarmiji/open"
 	"github.com/swarmiji/swarmiji/revoke"
 	"github.com/swarmiji/swarmiji/router"
@@ -92,6 +94,11 @@ func ids(args []string) []task.ID {
 	return list
 }
 
+// detail returns the flags for the audit log.
+func (o *revokeOptions) detail() any {
+	return map[string]any{"header": o.header, "within": o.within.String(), "future": o.future, "terminate": o.terminate}
+}
+
 // revokeOutput is the output for one task, or for all selected tasks.
 type revokeOutput struct {
 	ID      string         `json:"id,omitempty"`
@@ -130,12 +137,14 @@ func (a *app) revoke(ctx context.Context, args []string, o *revokeOptions) error
 				return fmt.Errorf("%w: %w", cli.ErrUsage, err)
 			}
 			err := r.RevokeMatching(ctx, options, o.selector)
+			a.Audit(ctx, inspect.Change{Do: inspect.DoRevokeTasks, Target: cmp.Or(o.selector.Name, o.header), Done: cli.OneIf(err)}, o.detail(), err)
 			if err != nil && !errors.Is(err, revoke.ErrUnheard) {
 				return err
 			}
 			return errors.Join(err, a.Show([]revokeOutput{{Outcome: revoke.Noted}}, &cli.Table{Head: []string{string(revoke.Noted)}}))
 		}
 		outcomes, err := r.Revoke(ctx, options, ids(args)...)
+		a.Audit(ctx, inspect.Change{Do: inspect.DoCancelTask, Target: strings.Join(args, ","), Done: len(outcomes)}, o.detail(), err)
 		if len(outcomes) == 0 {
 			return err
 		}

@@ -117,6 +117,36 @@ func (a *App) Actor() string {
 // WithAudited calls do with the inspection API over a schedule or jobs. If a broker is given too,
 // the changes are in its audit log.
 func (a *App) WithAudited(ctx context.Context, c inspect.Config, do func(api inspect.API) error) error {
+	return a.withLocal(ctx, c, func(l *inspect.Local) error { return do(l) })
+}
+
+// Audit reports a change that the inspection API does not have to the audit log of the broker, if a
+// broker is given. failure is the error of the change.
+func (a *App) Audit(ctx context.Context, c inspect.Change, detail any, failure error) {
+	if a.Broker == "" {
+		return
+	}
+	reporting, cancel := context.WithTimeout(context.WithoutCancel(ctx), auditTime)
+	defer cancel()
+	err := a.withLocal(reporting, inspect.Config{}, func(l *inspect.Local) error {
+		l.Report(reporting, c, detail, failure)
+		return nil
+	})
+	if err != nil {
+		a.Say("the audit log of %s does not have the change: %s", open.Redact(a.Broker), a.Plain(err))
+	}
+}
+
+// OneIf returns Change.Done of a single change: 1 if it was made, and 0 after an error.
+func OneIf(err error) int {
+	if err == nil {
+		return 1
+	}
+	return 0
+}
+
+// withLocal is WithAudited with the implementation of the API.
+func (a *App) withLocal(ctx context.Context, c inspect.Config, do func(l *inspect.Local) error) error {
 	c.Actor, c.Logger = a.Actor(), a.logger()
 	local := func(c inspect.Config) error {
 		api, err := inspect.New(c)

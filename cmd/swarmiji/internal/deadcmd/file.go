@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/swarmiji/swarmiji/deadletter"
+	"github.com/swarmiji/swarmiji/inspect"
 )
 
 func (a *app) deadExportCmd() *cobra.Command {
@@ -74,6 +75,7 @@ func (a *app) deadImportCmd() *cobra.Command {
 				}
 				n, err := l.Import(ctx, args[0], in)
 				err = errors.Join(err, in.Close())
+				a.Audit(ctx, inspect.Change{Do: inspect.DoImportDead, Target: args[0], Done: n}, nil, err)
 				return errors.Join(a.changed(args[0], "imported", n, nil), err)
 			})
 		},

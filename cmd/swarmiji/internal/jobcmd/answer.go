@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/swarmiji/swarmiji/cmd/swarmiji/internal/cli"
+	"github.com/swarmiji/swarmiji/inspect"
 	"github.com/swarmiji/swarmiji/jobs"
 	"github.com/swarmiji/swarmiji/task"
 	"github.com/swarmiji/swarmiji/when"
@@ -77,6 +78,8 @@ func (a *app) jobComplete(ctx context.Context, store *cli.JobStore, args []strin
 	c := jobs.Config{Retention: o.keep, EarlyFor: o.early, Repeats: when.RepeatConfig{Snap: o.snap}, Reanchor: o.reanchor}
 	return a.WithJobs(ctx, store, false, c, func(ctx context.Context, s *jobs.Service) error {
 		receipt, err := answer(ctx, s, args[0], args[1], result, o)
+		a.Audit(ctx, inspect.Change{Do: inspect.DoAnswerTask, Target: args[0] + " " + args[1], Done: cli.OneIf(errors.Join(err, refused(receipt, o)))},
+			map[string]any{"receipt": receipt.Kind, "rejected": o.rejects}, err)
 		if err != nil {
 			return err
 		}

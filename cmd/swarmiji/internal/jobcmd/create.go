@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/swarmiji/swarmiji/cmd/swarmiji/internal/cli"
+	"github.com/swarmiji/swarmiji/inspect"
 	"github.com/swarmiji/swarmiji/jobs"
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 	"github.com/swarmiji/swarmiji/task"
@@ -88,6 +89,7 @@ func (a *app) jobCreate(ctx context.Context, store *cli.JobStore, args []string,
 			}
 		}
 		made, err := s.Create(ctx, spec)
+		a.Audit(ctx, inspect.Change{Do: inspect.DoCreateJob, Target: spec.Name, Done: cli.OneIf(err)}, map[string]any{"job": made.ID, "existed": made.Existed}, err)
 		if err != nil {
 			return err
 		}

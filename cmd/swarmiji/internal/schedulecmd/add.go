@@ -1,6 +1,7 @@
 package schedulecmd
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strconv"
@@ -10,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/swarmiji/swarmiji/cmd/swarmiji/internal/cli"
+	"github.com/swarmiji/swarmiji/inspect"
 	"github.com/swarmiji/swarmiji/schedule"
 )
 
@@ -73,6 +75,8 @@ func (a *app) scheduleAdd(ctx context.Context, store *storeOptions, args []strin
 	when := o.when.when(phrase, &p)
 	return a.withSchedule(ctx, store, loc, func(ctx context.Context, s *schedule.Schedule) error {
 		added, err := s.Add(ctx, when, call, schedule.WithName(o.name), schedule.WithNonce(o.nonce), schedule.WithMisfire(misfire))
+		a.Audit(ctx, inspect.Change{Do: inspect.DoAddSchedule, Target: cmp.Or(o.name, args[0]), Done: cli.OneIf(err)},
+			map[string]any{"entry": added.ID, "task": args[0], "new": added.New, "changed": added.Changed}, err)
 		if err != nil {
 			return err
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/swarmiji/swarmiji/cmd/swarmiji/internal/cli"
+	"github.com/swarmiji/swarmiji/inspect"
 	"github.com/swarmiji/swarmiji/schedule"
 	"github.com/swarmiji/swarmiji/task"
 )
@@ -83,6 +84,7 @@ func (a *app) scheduleSync(ctx context.Context, store *storeOptions, file string
 	}
 	return a.withSchedule(ctx, store, nil, func(ctx context.Context, s *schedule.Schedule) error {
 		synced, err := s.Sync(ctx, o.group, o.revision, want, schedule.SyncOptions{DryRun: o.dryRun})
+		a.auditSync(ctx, o, &synced, err)
 		if err != nil {
 			return err
 		}
@@ -102,6 +104,18 @@ func (a *app) scheduleSync(ctx context.Context, store *storeOptions, file string
 		}
 		return a.Show(out, t)
 	})
+}
+
+// auditSync reports the number of changed entries, and of each outcome, to the audit log.
+func (a *app) auditSync(ctx context.Context, o *syncOptions, synced *schedule.Synced, failure error) {
+	c, outcomes := inspect.Change{Do: inspect.DoSyncSchedule, Target: o.group, DryRun: o.dryRun}, make(map[schedule.Outcome]int)
+	for i := range synced.Entries {
+		is := synced.Entries[i].Outcome
+		if outcomes[is]++; is != schedule.EntryUnchanged {
+			c.Done++
+		}
+	}
+	a.Audit(ctx, c, map[string]any{"revision": o.revision, "outdated": synced.Outdated, "entries": outcomes}, failure)
 }
 
 // definitionInput is one entry of a file.
