@@ -36,7 +36,7 @@ func connect(t testing.TB, cfg natsconnect.Config) *natsconn.Conn {
 		t.Fatalf("New: %v", err)
 	}
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 		defer cancel()
 		_ = c.Close(ctx) // the server may have ended with the test
 	})
@@ -567,7 +567,7 @@ func TestDeletionWithoutAnAnswerIsIndeterminate(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = c.Close(context.Background()) }() // no server is left to answer
-	first, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	first, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	s, err := c.Session(first)
 	if err != nil {
