@@ -30,7 +30,7 @@ func connect(t testing.TB, cfg natsbroker.Config) *natsbroker.Broker {
 	}
 	b := open(t, cfg)
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 		defer cancel()
 		_ = b.Close(ctx) // the server may have ended with the test
 	})

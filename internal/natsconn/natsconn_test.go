@@ -36,7 +36,7 @@ func connect(t testing.TB, cfg natsconnect.Config) *natsconn.Conn {
 		t.Fatalf("New: %v", err)
 	}
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
 		_ = c.Close(ctx) // the server may have ended with the test
 	})
