@@ -339,7 +339,7 @@ type message struct{ id, kind, data string }
 
 func connect(t *testing.T, s *httptest.Server, query, last string) *stream {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	t.Cleanup(cancel)
 	r, _ := http.NewRequestWithContext(ctx, http.MethodGet, s.URL+"/any/prefix/live?"+query, http.NoBody)
 	if last != "" {
@@ -441,7 +441,7 @@ func TestLive(t *testing.T) {
 // connect2 is connect for a stream whose first messages are needed.
 func connect2(t *testing.T, s *httptest.Server, query, last string) *stream {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	t.Cleanup(cancel)
 	r, _ := http.NewRequestWithContext(ctx, http.MethodGet, s.URL+"/any/prefix/live?"+query, http.NoBody)
 	r.Header.Set("Last-Event-ID", last)
