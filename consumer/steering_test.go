@@ -15,8 +15,8 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// lateBroker is a broker that may be slow to subscribe and to replace messages. As RabbitMQ, it does
-// not count held messages.
+// lateBroker is a broker that may be slow to subscribe and to replace messages. As RabbitMQ, it
+// does not count held messages.
 type lateBroker struct {
 	*membroker.Broker
 	subscribe map[string]chan struct{} // by queue: Subscribe waits until it is closed
@@ -87,8 +87,8 @@ func TestPauseWhileQueueIsAdded(t *testing.T) {
 	})
 }
 
-// TestSlowReturnOfPausedTasks shows that the messages of a paused task come back although the broker
-// needs long to move them, and does not count the messages that are moved now.
+// TestSlowReturnOfPausedTasks shows that the messages of a paused task come back although the
+// broker refuses to move them for long, and does not count the messages that are moved now.
 func TestSlowReturnOfPausedTasks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx := t.Context()

@@ -108,8 +108,8 @@ func (q CountQuery) Row(b *Bucket) Bucket {
 	return one
 }
 
-// Add adds the counts of o to those of b, for adapters. A sum of times stops at the longest duration:
-// the clocks of nodes may differ by years.
+// Add adds the counts of o to those of b, for adapters. A sum of times stops at the longest
+// duration: the clocks of nodes may differ by years.
 func (b *Bucket) Add(o *Bucket) {
 	sum := func(a, b time.Duration) time.Duration {
 		if a > math.MaxInt64-b {

@@ -60,11 +60,12 @@ func (l *Local) change(ctx context.Context, c Change, detail any, do func(c *Cha
 	return c, wrapped(err)
 }
 
-// Report publishes and logs a change, as all changes of the API are reported. Programs call it after
-// a change that the API does not have. detail has a form as JSON and holds no secret. failure is the
-// error of the change. A lost event is not returned as an error, because the change is made.
+// Report publishes and logs a change, as the methods of the API do. Programs call it after a change
+// that the API does not have. detail has a form as JSON and holds no secret. failure is the error
+// of the change. A lost event is not returned as an error, because the change is made.
 //
-// It reports no dry run, and no failure that has changed nothing: [ErrInvalid] and [ErrUnsupported].
+// It reports neither a dry run nor a failure that has changed nothing: [ErrInvalid] and
+// [ErrUnsupported].
 func (l *Local) Report(ctx context.Context, c Change, detail any, failure error) {
 	if c.DryRun || CodeOf(failure) == CodeInvalid || CodeOf(failure) == CodeUnsupported {
 		return

@@ -59,9 +59,9 @@ func (s *Steer) Moving(ctx context.Context, queue, name string) error {
 	return nil
 }
 
-// Moved must be called after a message was moved, and after a message that was to be moved back went
-// to the queue of moved messages again. If the pause has ended meanwhile, it wakes Run, which stores
-// again that the queue has messages.
+// Moved must be called after a message was moved, and after a move back has failed: the message is
+// in the queue of moved messages again. If the pause has ended meanwhile, it wakes Run, which
+// stores again that the queue has messages.
 func (s *Steer) Moved(queue, name string) {
 	s.mu.Lock()
 	s.moved[aside{queue, name}] = true
