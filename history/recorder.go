@@ -295,20 +295,20 @@ func (r *Recorder) write(ctx context.Context, sub events.Subscription, gap *Gap)
 // storeAll writes events in transactions of up to batchSize tasks, the gap with the first.
 func (r *Recorder) storeAll(ctx context.Context, all []*told, gap *Gap) {
 	for first := true; first || len(all) > 0; first = false {
-		n, events := min(len(all), batchSize), 0
+		n, sum := min(len(all), batchSize), 0
 		b := &Batch{Gap: gap, Now: time.Now()}
 		for _, t := range all[:n] {
 			b.Facts = append(b.Facts, t.facts)
-			events += t.events
+			sum += t.events
 		}
-		r.store(ctx, b, uint64(events))
+		r.store(ctx, b, uint64(sum))
 		all, gap = all[n:], nil
 	}
 }
 
-// store writes a batch, made of a number of events, and counts these. After the end of ctx it tries
-// once, for up to lastWrite.
-func (r *Recorder) store(ctx context.Context, b *Batch, events uint64) {
+// store writes a batch, made of n events, and counts these. After the end of ctx it tries once, for
+// up to lastWrite.
+func (r *Recorder) store(ctx context.Context, b *Batch, n uint64) {
 	_, err := r.record(ctx, b)
 	if err != nil {
 		last, end := context.WithTimeout(context.WithoutCancel(ctx), lastWrite)
@@ -316,11 +316,11 @@ func (r *Recorder) store(ctx context.Context, b *Batch, events uint64) {
 		_, err = r.cfg.Store.Record(last, b)
 	}
 	if err != nil {
-		r.dropped.Add(events)
-		r.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "the last events are not in the history", slog.Uint64("events", events), slog.Any("error", err))
+		r.dropped.Add(n)
+		r.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "the last events are not in the history", slog.Uint64("events", n), slog.Any("error", err))
 		return
 	}
-	r.written.Add(events)
+	r.written.Add(n)
 }
 
 // record writes a batch and repeats that until it succeeds or ctx ends; then it returns an error.

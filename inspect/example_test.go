@@ -90,3 +90,24 @@ func ExampleLocal_PurgeQueue() {
 	// ada purge-queue mail 3 <nil>
 	// true not_found
 }
+
+// A program reports a change that the API does not have. It is in the audit log beside the others.
+func ExampleLocal_Report() {
+	ctx := inspect.WithActor(context.Background(), "nightly-restore")
+	swarm, err := open.Open(ctx, "mem://", open.Options{Control: true})
+	if err != nil {
+		panic(err)
+	}
+	defer func() { _ = swarm.Close(ctx) }()
+	api, err := open.Inspector(swarm, inspect.Config{Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		panic(err)
+	}
+	api.Report(ctx, inspect.Change{Do: inspect.DoImportDead, Target: "mail", Done: 12}, map[string]string{"file": "mail.jsonl"}, nil)
+	log, err := api.ListAudit(ctx, inspect.AuditQuery{})
+	for _, e := range log.Entries {
+		fmt.Println(e.Who, e.Do, e.Target, e.Done, e.Detail, err)
+	}
+	// Output:
+	// nightly-restore import-dead mail 12 {"file":"mail.jsonl"} <nil>
+}
