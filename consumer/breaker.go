@@ -29,8 +29,8 @@ func (b *Breaker) internal() steer.Breaker {
 	return steer.Breaker(*b)
 }
 
-// countForBreakers counts the end v of an attempt for the breakers of its queue and its name, if it
-// is a success, a failure or a retry. Without Config.Settings it does nothing.
+// countForBreakers counts the end v of an attempt for the breakers of its queue and its name. It
+// counts successes, failures and retries. Without Config.Settings it does nothing.
 func (r *run) countForBreakers(v verdict) {
 	c, ok := r.queue.c, v.kind == succeeded
 	if c.steer == nil || !ok && v.kind != failed && v.kind != retry {

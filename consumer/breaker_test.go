@@ -96,8 +96,8 @@ func TestSettingsRefused(t *testing.T) {
 	}
 }
 
-// TestBreakerOfSettleTx shows that the end of a task counts, and not the error of a handler that
-// has committed this end, or has rolled it back.
+// TestBreakerOfSettleTx shows that the end of a task counts. The error of a handler that has
+// committed this end, or has rolled it back, does not count.
 func TestBreakerOfSettleTx(t *testing.T) {
 	ctx, store := testwait.Long(t), memsettings.New()
 	defer store.Close(ctx)

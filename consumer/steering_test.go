@@ -87,8 +87,8 @@ func TestPauseWhileQueueIsAdded(t *testing.T) {
 	})
 }
 
-// TestSlowReturnOfPausedTasks shows that the messages of a paused task come back although the
-// broker refuses to move them for long, and does not count the messages that are moved now.
+// TestSlowReturnOfPausedTasks shows that the messages of a paused task come back. The broker
+// refuses to move them for long, and does not count held messages.
 func TestSlowReturnOfPausedTasks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx := t.Context()
@@ -119,8 +119,8 @@ func TestSlowReturnOfPausedTasks(t *testing.T) {
 	})
 }
 
-// TestQueuesChangeBesideGroup shows that a queue that the program adds is consumed, and one that it
-// removes is not, while the settings of the consumer's group are applied.
+// TestQueuesChangeBesideGroup shows that a queue is consumed after AddQueue, and not after
+// RemoveQueue. Meanwhile the settings of the consumer's group are applied.
 func TestQueuesChangeBesideGroup(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx := t.Context()

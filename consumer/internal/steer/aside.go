@@ -122,8 +122,9 @@ func (s *Steer) Asides(queue string) map[string]uint64 {
 }
 
 // emptied deletes the setting that messages of a task were moved out of a queue, if it still has
-// this revision, and no call of Moved waits for Run. Call it after the queue was found empty. A
-// broker may count only waiting messages, and messages that this consumer held may have come back.
+// this revision. It does nothing if a call of Moved waits for Run: messages that this consumer held
+// may be in the queue again. Call it after the queue was found empty.
+//
 // Returns the error of the store; another revision is not an error.
 func (s *Steer) emptied(ctx context.Context, queue, name string, revision uint64) error {
 	s.mu.Lock()
