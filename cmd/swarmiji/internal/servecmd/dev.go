@@ -67,7 +67,8 @@ func (a *app) dev(ctx context.Context, o *devOptions) (err error) {
 		return err
 	}
 	logger := slog.New(slog.NewTextHandler(a.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))
-	parts := partOptions{history: file("history.db"), record: true}
+	// the first page waits for consumers that it does not know yet, and these are on this machine
+	parts := partOptions{history: file("history.db"), record: true, listen: 500 * time.Millisecond}
 	served := false
 	err = a.withParts(ctx, open.Options{Logger: logger}, &parts, func(ctx context.Context, s *open.Swarm, api inspect.API) error {
 		sample := &together{}
