@@ -193,6 +193,22 @@ func TestEmpty(t *testing.T) {
 	}
 }
 
+// TestCommands shows that a command is quoted if an address has put a line end into it, and that
+// none is made of the address of a thing that does not exist.
+func TestCommands(t *testing.T) {
+	s := serve(t, hostile(t), nil)
+	if _, body := get(t, s, "events?task=x%0Dreboot"); !strings.Contains(body, "swarmiji events --task &#39;x\rreboot&#39;</code>") {
+		t.Error("a line end is not quoted")
+	}
+	l, err := inspect.New(inspect.Config{Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if status, body := get(t, serve(t, l, nil), "task?id=--broker=amqp://evil.example"); status != http.StatusNotFound || strings.Contains(body, "swarmiji task") {
+		t.Errorf("a command for a task that does not exist: %d", status)
+	}
+}
+
 // TestDisabled shows that forbidden changes are disabled with the reason.
 func TestDisabled(t *testing.T) {
 	s := serve(t, hostile(t), func(inspect.Do, string) error { return errors.New("this needs the role <operator>") })
@@ -230,6 +246,7 @@ var changes = []struct {
 	{inspect.DoRequeueDead, "queue=q&name=n", "q", true, false, true},
 	{inspect.DoDropDead, "queue=q&id=x", "q", true, false, true},
 	{inspect.DoDropDead, "queue=q", "q", true, true, true},
+	{inspect.DoDropDead, "queue=q&name=*", "q", true, true, true},
 	{inspect.DoCancelWorkflow, "root=x", "x", true, false, false},
 	{inspect.DoRetryWorkflow, "root=x", "x", false, false, false},
 	{inspect.DoRunSchedule, "id=x", "x", false, false, false},
