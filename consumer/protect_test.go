@@ -32,7 +32,7 @@ func testRing(t *testing.T, id string) serializer.Sealer {
 // future fails. A consumer whose own record it blocks sends no successors and dead-letters the
 // task.
 func TestForgedRecord(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	server, store := membroker.NewServer(membroker.Config{}), memresults.New(memresults.Config{})
 	quiet := slog.New(slog.DiscardHandler)
@@ -116,7 +116,7 @@ func TestForgedRecord(t *testing.T) {
 // TestSealerOnOneSideOnly shows that a consumer without the key dead-letters sealed tasks with the
 // reason.
 func TestSealerOnOneSideOnly(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	server := membroker.NewServer(membroker.Config{})
 	quiet := slog.New(slog.DiscardHandler)

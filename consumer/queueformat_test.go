@@ -17,7 +17,7 @@ import (
 // TestFollowersAreInTheirQueuesFormat shows that a successor is encoded in the format that
 // Wire.QueueFormats sets for its queue.
 func TestFollowersAreInTheirQueuesFormat(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	server := membroker.NewServer(membroker.Config{})
 	p, err := producer.New(producer.Config{Broker: server.Connect()})

@@ -32,7 +32,7 @@ func TestOnServers(t *testing.T) {
 }
 
 // serverPatience limits each wait of these tests.
-const serverPatience = 40 * time.Second
+const serverPatience = 2 * time.Minute
 
 // within waits until is returns true, and fails the test after serverPatience.
 func within(t *testing.T, what string, is func() bool) {

@@ -357,7 +357,7 @@ func TestBatcherOfManyGoroutines(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	if err := b.Close(ctx); err != nil {
 		t.Fatal(err)

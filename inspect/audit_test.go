@@ -19,7 +19,7 @@ func TestAuditReaders(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer s.Close(testwait.Brief(t))
+	defer s.Close(testwait.Long(t))
 	local := func(actor string) *inspect.Local {
 		l, err := open.Inspector(s, inspect.Config{Actor: actor, Listen: 20 * time.Millisecond, Logger: quiet})
 		if err != nil {
@@ -49,7 +49,7 @@ func TestAuditReaders(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer sub.Close(testwait.Brief(t))
+	defer sub.Close(testwait.Long(t))
 	stop := func(l *inspect.Local) { _, _ = l.StopWorkers(t.Context(), inspect.Stop{All: true}) } // there is none
 	stop(there)
 	testwait.Until(t, "the change of another process is in the log", func() bool { return len(log(0)) == 1 })

@@ -49,7 +49,7 @@ func serviceOn(t *testing.T, dsn string) *jobs.Service {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 		defer cancel()
 		if err := errors.Join(s.Close(ctx), store.Close(ctx)); err != nil {
 			t.Error(err)

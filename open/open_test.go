@@ -183,7 +183,7 @@ func TestOpensWithoutServer(t *testing.T) {
 		"rediss-sentinel://h/main?db=3", "hworker+redis://host/2", "hworker+rediss://:" + secret + "@host?namespace=results",
 		"amqps://host?server_name=other", "amqps://host?auth_mechanism=external",
 	} {
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 		s, err := open.Open(ctx, url, open.Options{Name: "test", TLS: nil})
 		if err != nil {
 			t.Errorf("%s: %v", url, err)
@@ -217,7 +217,7 @@ var double = task.New[int, int]("double")
 // roundTrip runs one task between two Swarms and waits for its last event.
 func roundTrip(t *testing.T, submits, runs *open.Swarm) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	var sub events.Subscription
 	if submits.Events != nil {
@@ -268,7 +268,7 @@ func opened(t *testing.T, url string, o open.Options) *open.Swarm {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 		defer cancel()
 		if err := s.Close(ctx); err != nil {
 			t.Errorf("close: %v", err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -152,19 +153,19 @@ func TestCancelBeforeConsumers(t *testing.T) {
 		if !errors.Is(err, revoke.ErrUnheard) || len(nodes) != 0 {
 			t.Errorf("without a consumer: %q, %v", nodes, err)
 		}
-		runs := 0
+		var runs atomic.Int64
 		w.consumer("late", func(r task.Registrar) error {
-			return work.Handle(r, func(context.Context, int) (int, error) { runs++; return 0, nil })
+			return work.Handle(r, func(context.Context, int) (int, error) { runs.Add(1); return 0, nil })
 		})
-		if _, err := queued.Get(t.Context()); !errors.Is(err, task.ErrRevoked) || runs > 1 {
-			t.Errorf("the canceled workflow returns %v after %d runs", err, runs)
+		if _, err := queued.Get(t.Context()); !errors.Is(err, task.ErrRevoked) || runs.Load() > 1 {
+			t.Errorf("the canceled workflow returns %v after %d runs", err, runs.Load())
 		}
 		synctest.Wait()
 		if _, err := w.r.Cancel(t.Context(), revoke.Options{}, delayed.ID()); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := delayed.Get(t.Context()); !errors.Is(err, task.ErrRevoked) || runs != 1 {
-			t.Errorf("the delayed workflow returns %v after %d runs; want one run of its first step", err, runs)
+		if _, err := delayed.Get(t.Context()); !errors.Is(err, task.ErrRevoked) || runs.Load() != 1 {
+			t.Errorf("the delayed workflow returns %v after %d runs; want one run of its first step", err, runs.Load())
 		}
 	})
 }

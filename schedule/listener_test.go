@@ -385,7 +385,7 @@ func TestEachTickOnce(t *testing.T) {
 		ls = append(ls, l)
 		running(t, l)
 	}
-	deadline := time.After(20 * time.Second)
+	deadline := time.After(2 * time.Minute)
 	for len(j.all()) < n {
 		select {
 		case <-deadline:

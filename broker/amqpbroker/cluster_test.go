@@ -30,7 +30,7 @@ func TestNotesCluster(t *testing.T) {
 		t.Helper()
 		nonce := fmt.Sprint(len(want))
 		testwait.UntilNil(t, "a note", func() error {
-			ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+			ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 			defer cancel()
 			got, err := b.NoteStart(ctx, q, broker.Start{ID: "a", Nonce: nonce, Node: "node"})
 			if err == nil && !slices.Equal(nonces(got), want) {

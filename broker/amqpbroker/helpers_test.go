@@ -27,7 +27,7 @@ func connect(t testing.TB, cfg amqpbroker.Config) *amqpbroker.Broker {
 		t.Fatalf("New: %v", err)
 	}
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 		defer cancel()
 		if err := b.Close(ctx); err != nil {
 			t.Errorf("Close: %v", err)
@@ -57,7 +57,7 @@ func subscribe(t testing.TB, b *amqpbroker.Broker, queue string, prefetch int) b
 
 func receive(t testing.TB, s broker.Subscription) broker.Delivery {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	d, err := s.Receive(ctx)
 	if err != nil {

@@ -77,7 +77,7 @@ func TestLevelsThatWereNeverWritten(t *testing.T) {
 			b := connect(t, amqpbroker.Config{})
 			q := testserver.Namespace()
 			levelsStream(t, "swj.default.levels."+q)
-			ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+			ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 			defer cancel()
 			if _, err := b.Subscribe(ctx, q, broker.SubscribeOptions{}); !errors.Is(err, broker.ErrUnavailable) || ctx.Err() != nil {
 				t.Errorf("Subscribe: %v, want ErrUnavailable before ctx ends", err)

@@ -115,8 +115,7 @@ func TestNotesOfStartsOutage(t *testing.T) {
 	if got := nonces(noteStart(t, b, "q", s("2"))); !slices.Equal(got, []string{"1:0"}) {
 		t.Errorf("after a cut: %v", got)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
+	ctx := testwait.Long(t)
 	if err := srv.Restart(ctx); err != nil {
 		t.Fatalf("Restart: %v", err)
 	}

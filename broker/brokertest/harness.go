@@ -64,7 +64,7 @@ type Harness struct {
 	// Quiet is the time after which the suite concludes that nothing arrives. Default: 500 ms.
 	Quiet time.Duration
 
-	// Patience limits every wait for something that must happen. Default: 30 s.
+	// Patience limits every wait for something that must happen. Default: 1 min.
 	Patience time.Duration
 
 	// Leases is the time after which a consumer that does not renew its lease loses its messages. The

@@ -111,7 +111,7 @@ func (f *foreign) broker(cfg hworkerbroker.Config) *hworkerbroker.Broker {
 	f.t.Helper()
 	b := open(f.t, testserver.RequireRedis(f.t).URL(), cfg)
 	f.t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 		defer cancel()
 		if err := b.Close(ctx); err != nil {
 			f.t.Errorf("Close: %v", err)

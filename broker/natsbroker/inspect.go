@@ -22,6 +22,7 @@ type consumerState struct {
 	} `json:"delivered"`
 	AckPending int    `json:"num_ack_pending"`
 	Pending    uint64 `json:"num_pending"`
+	Waiting    int    `json:"num_waiting"` // requests for messages, of any process
 }
 
 // state asks the server for the state of a level's consumer and waits for the answer. Returns

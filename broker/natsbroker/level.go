@@ -33,7 +33,7 @@ const (
 	withdrawWait = 50 * time.Millisecond
 	// askPause is the pause between two questions whether more urgent messages wait.
 	askPause = 20 * time.Millisecond
-	// maxDoubts limits the answers in a row that are ignored, see matchesReceived.
+	// maxDoubts limits the ignored answers by which requests wait at the server, see matchesReceived.
 	maxDoubts = 2
 )
 
@@ -354,7 +354,7 @@ func (lv *level) askPending() {
 			s.mu.Lock()
 			switch {
 			case err != nil:
-			case st.Pending == 0 && doubts < maxDoubts && !lv.matchesReceived(st.Delivered.Consumer):
+			case st.Pending == 0 && !lv.matchesReceived(st.Delivered.Consumer) && (st.Waiting == 0 || doubts < maxDoubts):
 				doubts++
 			default:
 				lv.pending = st.Pending

@@ -61,8 +61,8 @@ func TestUrgentOnItsWay(t *testing.T) {
 }
 
 // slowLine is a connection to a server. After hold it keeps the last message of the first level
-// back, until the client has asked twice for the state of a consumer. The client has then got one
-// answer without the message.
+// back, until the client has asked eight times for the state of a consumer. The client has then got
+// seven answers without the message.
 type slowLine struct {
 	url string
 
@@ -137,7 +137,7 @@ func (l *slowLine) pass(from io.Reader, to io.Writer, up bool) error {
 		l.mu.Lock()
 		switch {
 		case up && l.held != nil && bytes.Contains(frame, []byte("$JS.API.CONSUMER.INFO.")):
-			if l.asked++; l.asked == 2 {
+			if l.asked++; l.asked == 8 {
 				l.held()
 				l.held, l.on = nil, false
 			}

@@ -234,7 +234,7 @@ func TestSentinel(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 		err := b.Publish(ctx, q, m)
 		cancel()
 		switch {

@@ -40,7 +40,7 @@ func connect(t testing.TB, cfg redisbroker.Config) *redisbroker.Broker {
 		t.Fatalf("New: %v", err)
 	}
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 		defer cancel()
 		if err := b.Close(ctx); err != nil {
 			t.Errorf("Close: %v", err)
@@ -82,7 +82,7 @@ func subscribe(t testing.TB, b *redisbroker.Broker, queue string, prefetch int) 
 
 func receive(t testing.TB, s broker.Subscription) broker.Delivery {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	d, err := s.Receive(ctx)
 	if err != nil {

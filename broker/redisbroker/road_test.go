@@ -56,7 +56,7 @@ func TestPushedTaskRuns(t *testing.T) {
 		select {
 		case s := <-sent:
 			got[s] = true
-		case <-time.After(30 * time.Second):
+		case <-time.After(2 * time.Minute):
 			st, err := b.Stats(testwait.Long(t), "mails")
 			t.Fatalf("only these ran: %v; %+v, %v", got, st, err)
 		}

@@ -20,8 +20,7 @@ func TestLostAckAfterLease(t *testing.T) {
 	t.Parallel()
 	srv := testserver.RequirePostgres(t)
 	proxy := testserver.NewProxy(t, srv.Addr())
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
+	ctx := testwait.Long(t)
 	ns := testserver.Namespace()
 	cfg := config(t, proxy.URL(srv.URL()), ns)
 	cfg.Lease = time.Second

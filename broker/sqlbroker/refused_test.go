@@ -150,7 +150,7 @@ func TestRefusedClaimIsLogged(t *testing.T) {
 // A consumer of an empty queue does not write, since it would wait for other writers of the file
 // and make them wait.
 func TestIdleConsumerTakesNoLock(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	url := urls(t)["sqlite"]
 	cfg := config(t, url, "n")

@@ -44,7 +44,7 @@ const (
 // patience limits every wait. day is how long an attempt with a reserved key may be silent, and how
 // long an ended deferral is remembered.
 const (
-	patience = 20 * time.Second
+	patience = time.Minute
 	day      = task.DefaultAnswerWithin
 )
 

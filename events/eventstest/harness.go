@@ -50,6 +50,6 @@ type Harness struct {
 	// 500ms.
 	Quiet time.Duration
 
-	// Patience is the longest wait for something that must happen. Default: 30s.
+	// Patience is the longest wait for something that must happen. Default: 1 min.
 	Patience time.Duration
 }

@@ -63,7 +63,7 @@ func opened(t testing.TB, c sqlevents.Config) *sqlevents.Bus {
 	t.Helper()
 	b := open(t, c)
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 		defer cancel()
 		if err := b.Close(ctx); err != nil {
 			t.Errorf("Close: %v", err)

@@ -175,7 +175,7 @@ func TestNothingWaitsForItself(t *testing.T) {
 		for _, workers := range []int{1, 2} {
 			for _, plain := range []bool{false, true} {
 				t.Run(fmt.Sprintf("%s/workers=%d/plain=%t", name, workers, plain), func(t *testing.T) {
-					ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+					ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 					defer cancel()
 					hub := open()
 					var b broker.Broker = hub.Connect()

@@ -17,7 +17,7 @@ import (
 )
 
 // drainTime limits how long a producer waits for outcomes after it was told to end.
-const drainTime = 30 * time.Second
+const drainTime = 2 * time.Minute
 
 // submitTime limits one call of Submit.
 const submitTime = 10 * time.Second

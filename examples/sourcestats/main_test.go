@@ -187,7 +187,7 @@ func TestConsumerOutlivesNobody(t *testing.T) {
 		if err != nil {
 			t.Errorf("the consumer ended with %v: %s", err, &stderr)
 		}
-	case <-time.After(30 * time.Second):
+	case <-time.After(2 * time.Minute):
 		_ = cmd.Process.Kill()
 		<-ended
 		t.Fatal("the consumer runs on although its input has ended")

@@ -94,7 +94,7 @@ func (p *process) wait(t *testing.T) error {
 	select {
 	case err := <-p.ended:
 		return err
-	case <-time.After(30 * time.Second):
+	case <-time.After(2 * time.Minute):
 		t.Fatal("the worker did not end within 30 s")
 		return nil
 	}

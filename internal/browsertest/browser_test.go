@@ -173,7 +173,7 @@ func (b *tab) no(err error) {
 }
 
 // patience limits one step in the browser.
-const patience = 30 * time.Second
+const patience = time.Minute
 
 // call calls a method of the browser for a tab.
 func call[P, R any](b *tab, method cdp.Command[P, R], p P) R {

@@ -252,7 +252,7 @@ func (w *world) no(err error) {
 }
 
 func (w *world) closed(what string, f func(ctx context.Context) error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	if err := f(ctx); err != nil {
 		w.Errorf("closing the %s: %v", what, err)

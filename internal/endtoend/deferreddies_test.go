@@ -79,7 +79,7 @@ type dying struct {
 }
 
 func outlive(t *testing.T, first *life) {
-	ctx, cancel := context.WithTimeout(t.Context(), 25*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	d := &dying{t: t, server: membroker.NewServer(membroker.Config{}), results: memresults.New(memresults.Config{})}
 	var err error
@@ -124,7 +124,7 @@ func outlive(t *testing.T, first *life) {
 			t.Errorf("Run: %v", err)
 		}
 	}
-	closing, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	closing, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	must(t, errors.Join(p.Close(closing), d.service.Close(closing), d.store.Close(closing), d.results.Close(closing), sender.Close(closing)))
 }

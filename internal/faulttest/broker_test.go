@@ -34,7 +34,7 @@ func TestKilledBrokerLosesNothingConfirmed(t *testing.T) {
 		f.awaitWithin(recovery, "a task started after the broker came back", startedAfter(up))
 		recovered := time.Now().Add(recovery) // by then the other consumer has its connection back too
 		f.await("load again", atLeast(len(f.history().Tasks(ledger.Finished))+100, ledger.Finished))
-		p.terminate(60 * time.Second)
+		p.terminate()
 		f.await("all confirmed tasks finished", nothingLost)
 		f.drain(consumers...)
 		f.check(ledger.NoLoss, ledger.NoGhosts, ledger.RepeatsOnlyOf(submittedBefore(f.history(), recovered)))

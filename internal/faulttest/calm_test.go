@@ -2,7 +2,6 @@ package faulttest
 
 import (
 	"testing"
-	"time"
 
 	"github.com/swarmiji/swarmiji/internal/ledger"
 	"github.com/swarmiji/swarmiji/internal/testserver"
@@ -45,7 +44,7 @@ func TestProcessesWaitForABrokerThatIsAway(t *testing.T) {
 			t.Errorf("the producer ended with status %d", code)
 		}
 		f.await("all tasks finished", atLeast(20, ledger.Finished))
-		c.terminate(10 * time.Second)
+		c.terminate()
 		f.check(ledger.NoLoss, ledger.NoRepeat, ledger.NoGhosts)
 	})
 }

@@ -49,10 +49,10 @@ func TestTerminatedConsumersRepeatNothing(t *testing.T) {
 		for round := 1; round <= 4; round++ {
 			f.await("progress under load", atLeast(100*round, ledger.Finished))
 			next := f.consumer(set)
-			old.terminate(15 * time.Second)
+			old.terminate()
 			old = next
 		}
-		p.terminate(60 * time.Second)
+		p.terminate()
 		f.await("all confirmed tasks finished", nothingLost)
 		f.drain(old)
 		f.check(ledger.NoLoss, ledger.NoRepeat, ledger.NoGhosts, ledger.Results)
@@ -75,7 +75,7 @@ func TestTerminatedConsumerGivesBackAtOnce(t *testing.T) {
 		f.awaitStats(b, "all others held by the same consumer", func(s broker.Stats) bool { return s.Ready == 0 })
 		f.consumer(settings{"PREFETCH": 100})
 		stopped := time.Now()
-		hoarder.terminate(30 * time.Second)
+		hoarder.terminate()
 		ended := time.Now()
 		h := f.await("all tasks finished", atLeast(100, ledger.Finished))
 		if first := firstStart(h, stopped); !first.Before(ended) {
@@ -159,8 +159,8 @@ func TestAtMostOnceNeverStartsTwice(t *testing.T) {
 			}
 			f.await("progress after round "+strconv.Itoa(round)+" of cutting the connection", atLeast(seen+120, ledger.Finished))
 		}
-		p.terminate(60 * time.Second)
-		c.terminate(15 * time.Second)
+		p.terminate()
+		c.terminate()
 		f.check(ledger.NoRepeat, ledger.NoGhosts)
 		// A cut leaves each worker one task whose acknowledgement is uncertain. A kill leaves each worker
 		// one task that runs or is about to run. A task that was only held when its consumer or the

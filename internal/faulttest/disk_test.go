@@ -64,7 +64,7 @@ func TestFullDiskLosesNothingConfirmed(t *testing.T) {
 			if err := submit(); err != nil {
 				t.Errorf("with space again: %v", err)
 			}
-			p.terminate(60 * time.Second)
+			p.terminate()
 			f.await("all confirmed tasks finished", nothingLost)
 			f.drain(consumers...)
 			f.check(ledger.NoLoss, ledger.NoGhosts, ledger.Results, ledger.RepeatsOnlyOf(submittedBefore(f.history(), recovered)))

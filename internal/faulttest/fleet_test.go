@@ -22,7 +22,7 @@ import (
 
 // patience limits every wait. It is long enough for a busy machine, so only a test that hangs
 // reaches it.
-const patience = 90 * time.Second
+const patience = 3 * time.Minute
 
 // fleet is a queue with its producers, its consumers and their common ledger.
 type fleet struct {
@@ -249,7 +249,7 @@ func (f *fleet) drain(consumers ...*program) {
 	for begin := time.Now(); ; consumers = []*program{f.consumer(settings{})} {
 		f.awaitStats(b, "nothing left to do", idle)
 		for _, c := range consumers {
-			c.terminate(15 * time.Second)
+			c.terminate()
 		}
 		var left broker.Stats
 		f.awaitStats(b, "an answer", func(s broker.Stats) bool { left = s; return true })

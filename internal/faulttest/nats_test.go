@@ -46,7 +46,7 @@ func TestNATSClusterLosesNothing(t *testing.T) {
 	back := time.Now()
 	f.awaitWithin(patience, "a task started after the majority was back", startedAfter(back))
 	f.await("load again", atLeast(len(f.history().Tasks(ledger.Finished))+100, ledger.Finished))
-	p.terminate(60 * time.Second)
+	p.terminate()
 	f.await("all confirmed tasks finished", nothingLost)
 	f.drain(consumers...)
 	f.check(ledger.NoLoss, ledger.NoGhosts)

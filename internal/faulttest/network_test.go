@@ -28,7 +28,7 @@ func TestCutConnectionsLoseNothing(t *testing.T) {
 			f.awaitWithin(recovery, "a task started after the connections were cut", startedAfter(cut.Add(100*time.Millisecond)))
 			f.await("load again", atLeast(len(f.history().Tasks(ledger.Finished))+50, ledger.Finished))
 		}
-		p.terminate(60 * time.Second)
+		p.terminate()
 		f.await("all confirmed tasks finished", nothingLost)
 		f.drain(consumers...)
 		f.check(ledger.NoLoss, ledger.NoGhosts, ledger.Results)
@@ -62,7 +62,7 @@ func TestBlackHoleIsNoticed(t *testing.T) {
 		})
 		healed := time.Now()
 		proxy.Heal()
-		p.terminate(60 * time.Second)
+		p.terminate()
 		f.await("all confirmed tasks finished", nothingLost)
 		f.drain(lost)
 		f.check(ledger.NoLoss, ledger.NoGhosts, ledger.RepeatsOnlyOf(submittedBefore(f.history(), healed.Add(recovery))))

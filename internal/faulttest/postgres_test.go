@@ -31,7 +31,7 @@ func TestKilledPostgresMoves(t *testing.T) {
 		recovered = time.Now().Add(recovery)
 		f.await("load again", atLeast(len(f.history().Tasks(ledger.Finished))+100, ledger.Finished))
 	}
-	p.terminate(60 * time.Second)
+	p.terminate()
 	f.await("all confirmed tasks finished", nothingLost)
 	f.drain(consumers...)
 	f.check(ledger.NoLoss, ledger.NoGhosts, ledger.RepeatsOnlyOf(submittedBefore(f.history(), recovered)))

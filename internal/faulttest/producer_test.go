@@ -2,7 +2,6 @@ package faulttest
 
 import (
 	"testing"
-	"time"
 
 	"github.com/swarmiji/swarmiji/internal/ledger"
 	"github.com/swarmiji/swarmiji/internal/testserver"
@@ -39,7 +38,7 @@ func TestProducerKilledBeforeTheConfirm(t *testing.T) {
 			t.Errorf("the second producer ended with status %d", code)
 		}
 		f.await("all confirmed tasks finished", nothingLost)
-		c.terminate(10 * time.Second)
+		c.terminate()
 		f.check(ledger.NoLoss, ledger.NoGhosts)
 		h = f.history()
 		for _, task := range open {

@@ -112,11 +112,12 @@ func (p *program) signal(s os.Signal) {
 	}
 }
 
-// terminate sends SIGTERM and fails the test unless the program ends with status 0 in time.
-func (p *program) terminate(within time.Duration) {
+// terminate sends SIGTERM and fails the test unless the program ends with status 0
+// within patience.
+func (p *program) terminate() {
 	p.t.Helper()
 	p.signal(syscall.SIGTERM)
-	if code := p.exit(within); code != 0 {
+	if code := p.exit(patience); code != 0 {
 		p.t.Errorf("%s ended with status %d after SIGTERM; a stop that had the time to drain is 0", p.name, code)
 	}
 }

@@ -46,7 +46,7 @@ func TestRedisFailoverLosesOnlyWhatTheReplicaLacked(t *testing.T) {
 	promoted := time.Now()
 	line.Redirect(pair.Replica.Addr())
 	f.await("load again", atLeast(len(f.history().Tasks(ledger.Confirmed))+100, ledger.Confirmed))
-	p.terminate(60 * time.Second)
+	p.terminate()
 
 	c := f.consumer(settings{"CONCURRENCY": 8, "LEASE_MS": shortLease.Milliseconds()})
 	f.drain(c)
@@ -88,7 +88,7 @@ func TestRedisFailoverWithWaitLosesNothing(t *testing.T) {
 	must(t, pair.Primary.Restart(t.Context()))
 	must(t, pair.Demote(t.Context()))
 	f.await("load again", atLeast(len(f.history().Tasks(ledger.Finished))+100, ledger.Finished))
-	p.terminate(60 * time.Second)
+	p.terminate()
 	f.await("all confirmed tasks finished", nothingLost)
 	f.drain(c)
 	f.check(ledger.NoLoss, ledger.NoGhosts)
@@ -122,7 +122,7 @@ func TestRedisSentinelFailover(t *testing.T) {
 		return false
 	})
 	f.await("load again", atLeast(len(f.history().Tasks(ledger.Finished))+100, ledger.Finished))
-	p.terminate(60 * time.Second)
+	p.terminate()
 	f.drain(c)
 	f.check(ledger.NoGhosts)
 	lost := f.history().Check(ledger.NoLoss)

@@ -32,7 +32,7 @@ func TestFrozenConsumerIsReplaced(t *testing.T) {
 		frozen.signal(syscall.SIGCONT)
 		thawed := time.Now()
 		f.await("load again", atLeast(len(f.history().Tasks(ledger.Finished))+100, ledger.Finished))
-		p.terminate(60 * time.Second)
+		p.terminate()
 		f.await("all confirmed tasks finished", nothingLost)
 		f.drain(frozen)
 		f.check(ledger.NoLoss, ledger.NoGhosts, ledger.RepeatsOnlyOf(submittedBefore(f.history(), thawed.Add(recovery))), oneResult)
@@ -64,7 +64,7 @@ func TestSlowLinkRepeatsNothing(t *testing.T) {
 		proxy.Bandwidth(20)
 		f.await("load over a narrow link", atLeast(len(f.history().Tasks(ledger.Finished))+100, ledger.Finished))
 		proxy.Heal()
-		p.terminate(60 * time.Second)
+		p.terminate()
 		f.await("all confirmed tasks finished", nothingLost)
 		f.drain(c)
 		f.check(ledger.NoLoss, ledger.NoGhosts, ledger.NoRepeat)
@@ -96,7 +96,7 @@ func TestLinkDiesInMidFrame(t *testing.T) {
 				f.awaitWithin(recovery, "a task started after the link was mended", startedAfter(healed))
 			}
 		}
-		p.terminate(60 * time.Second)
+		p.terminate()
 		f.await("all confirmed tasks finished", nothingLost)
 		f.drain(c)
 		f.check(ledger.NoLoss, ledger.NoGhosts)

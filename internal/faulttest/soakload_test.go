@@ -69,7 +69,7 @@ func (l *load) kill(i int) {
 // stop stops consumer i in good order, once it has started a task, and starts another consumer.
 func (l *load) stop(i int) {
 	l.awaitWorking(l.consumers[i])
-	l.consumers[i].terminate(60 * time.Second)
+	l.consumers[i].terminate()
 	l.consumers[i] = l.consumer()
 }
 
@@ -102,7 +102,7 @@ func (l *load) finish() {
 	for _, c := range l.consumers {
 		l.awaitWorking(c)
 	}
-	l.producer.terminate(90 * time.Second)
+	l.producer.terminate()
 	b := f.connect(l.run.direct()).Broker
 	if l.mode == atLeastOnce {
 		f.await("all confirmed tasks finished", nothingLost)
@@ -141,7 +141,7 @@ func (l *load) drain(b broker.Broker) {
 	for {
 		l.fleet.awaitStats(b, l.mode+": nothing left to do", empty)
 		for _, c := range l.consumers {
-			c.terminate(60 * time.Second)
+			c.terminate()
 		}
 		inspector, _ := capability.As[broker.Inspector](b)
 		s, err := inspector.Stats(l.run.t.Context(), l.fleet.queue)

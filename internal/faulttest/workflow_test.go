@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/internal/graphs"
@@ -101,7 +100,7 @@ func (w *flows) run() {
 	// failed steps are dead letters
 	f.awaitStats(swarm.Broker, "an empty queue", func(s broker.Stats) bool { return s.Ready == 0 })
 	for _, c := range w.alive {
-		c.terminate(15 * time.Second)
+		c.terminate()
 	}
 	w.check(expected)
 }

@@ -64,7 +64,7 @@ func TestCloseDuringTheHandshake(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	waits := make(chan error, 1)
 	go func() {

@@ -19,7 +19,7 @@ func TestPublishOnASessionThatWasJustLost(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	s, err := c.Session(ctx)
 	if err != nil {
@@ -47,7 +47,7 @@ func TestLargeMessageOnAConnectionThatHasJustEnded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	s, err := c.Session(ctx)
 	if err != nil {
@@ -91,7 +91,7 @@ func TestLargeRequestOnAConnectionThatHasJustEnded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	s, err := c.Session(ctx)
 	if err != nil {

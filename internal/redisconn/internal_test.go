@@ -52,7 +52,7 @@ func TestClassOfAnswer(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close(t.Context())
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	if _, err := c.Do(ctx, "XGROUP", "CREATE", "s", "g", "0"); !errors.Is(err, ErrRefused) {
 		t.Errorf("BUSYGROUP: %v, want ErrRefused: repeating it would be in vain", err)

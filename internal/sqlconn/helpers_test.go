@@ -69,7 +69,7 @@ func connect(cfg sqlconn.Config) (*sqlconn.Conn, error) {
 
 func shut(t testing.TB, c *sqlconn.Conn) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	if err := sqlconn.CloseAll(ctx, c); err != nil {
 		t.Errorf("Close: %v", err)
@@ -232,7 +232,7 @@ func (p *process) line(t testing.TB) string {
 			t.Fatal("the child has ended")
 		}
 		return l
-	case <-time.After(30 * time.Second):
+	case <-time.After(2 * time.Minute):
 		t.Fatal("the child says nothing")
 	}
 	return ""

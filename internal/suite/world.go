@@ -33,7 +33,7 @@ type Config[A Adapter] struct {
 	// Quiet limits how long a case watches before it concludes that no event comes. Default: 500ms.
 	Quiet time.Duration
 
-	// Patience limits every wait for an event that must happen. Default: 30s.
+	// Patience limits every wait for an event that must happen. Default: 1 min.
 	Patience time.Duration
 }
 
@@ -61,7 +61,7 @@ func NewWorld[A Adapter](t testing.TB, c Config[A]) *World[A] {
 		w.Quiet = 500 * time.Millisecond
 	}
 	if w.Patience == 0 {
-		w.Patience = 30 * time.Second
+		w.Patience = time.Minute
 	}
 	return w
 }

@@ -30,7 +30,7 @@ func Thorough(tb testing.TB) {
 func IsThorough() bool { return os.Getenv("SWARMIJI_THOROUGH") != "" }
 
 // startTime limits the start of one server, on a busy machine.
-const startTime = 90 * time.Second
+const startTime = 4 * time.Minute
 
 // shared holds the servers of this test binary. It is the only variable of the package: a start
 // costs time, so the tests of a binary share one server of each kind. Only the end of the process

@@ -9,15 +9,15 @@ import (
 )
 
 const (
-	patience = 2 * time.Minute
+	patience = 4 * time.Minute
 	tick     = 5 * time.Millisecond
 )
 
-// Long returns a context that ends after two minutes, or after the test and its clean-ups. Use it
+// Long returns a context that ends after four minutes, or after the test and its clean-ups. Use it
 // for calls that should finish much earlier.
 func Long(tb testing.TB) context.Context {
 	tb.Helper()
-	return within(tb, 2*time.Minute)
+	return within(tb, patience)
 }
 
 // Brief returns a context that ends after 400 ms. Use it for events that should not happen, and for
@@ -35,7 +35,7 @@ func within(tb testing.TB, d time.Duration) context.Context {
 	return ctx
 }
 
-// Until polls ok until it returns true. It fails the test at once if that takes more than two
+// Until polls ok until it returns true. It fails the test at once if that takes more than four
 // minutes.
 func Until(tb testing.TB, what string, ok func() bool) {
 	tb.Helper()
@@ -48,7 +48,7 @@ func Until(tb testing.TB, what string, ok func() bool) {
 	}
 }
 
-// UntilNil polls f until it returns nil. If that takes more than two minutes, it fails the test
+// UntilNil polls f until it returns nil. If that takes more than four minutes, it fails the test
 // at once with f's last error.
 func UntilNil(tb testing.TB, what string, f func() error) {
 	tb.Helper()

@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 }
 
 // patience limits every wait in these tests.
-const patience = 20 * time.Second
+const patience = time.Minute
 
 // serving is a running server.
 type serving struct {

@@ -600,7 +600,7 @@ func must(t *testing.T, err error) {
 func atEnd(t *testing.T, closing func(context.Context) error) {
 	t.Helper()
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 		defer cancel()
 		if err := closing(ctx); err != nil {
 			t.Error(err)

@@ -78,7 +78,7 @@ func openSQL(t testing.TB, dsn string) jobs.Store {
 // closeLast closes c at the end of the test.
 func closeLast(t testing.TB, c interface{ Close(context.Context) error }) {
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 		defer cancel()
 		if err := c.Close(ctx); err != nil {
 			t.Errorf("Close: %v", err)

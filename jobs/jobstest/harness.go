@@ -40,7 +40,7 @@ type Harness struct {
 	// Slack is the time for which the suite waits for an event that must not happen. Default: 500 ms.
 	Slack time.Duration
 
-	// Patience limits every wait for an event that must happen. Default: 30 s.
+	// Patience limits every wait for an event that must happen. Default: 1 min.
 	Patience time.Duration
 }
 

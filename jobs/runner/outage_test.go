@@ -183,7 +183,7 @@ func TestCutOffRunnerGivesBack(t *testing.T) {
 			select {
 			case <-c.Done():
 				return nil, context.Cause(c)
-			case <-time.After(40 * time.Second):
+			case <-time.After(2 * time.Minute):
 				return nil, nil
 			}
 		})

@@ -169,7 +169,7 @@ func (u upgraded) tasksGoOn() {
 	if err := <-ran; err != nil {
 		u.Error(err)
 	}
-	done, end := context.WithTimeout(context.Background(), 20*time.Second)
+	done, end := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer end()
 	if err := errors.Join(sub.Close(done), p.Close(done), results.Close(done)); err != nil {
 		u.Error(err)

@@ -17,7 +17,7 @@ import (
 
 // patience limits each wait. lease does not end during a case; short does.
 const (
-	patience = 20 * time.Second
+	patience = time.Minute
 	lease    = time.Minute
 	short    = 300 * time.Millisecond
 )

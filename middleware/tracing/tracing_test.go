@@ -56,7 +56,7 @@ func newWorld(t *testing.T, c tracing.Config) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	running, stop := context.WithCancel(ctx)
 	var run sync.WaitGroup
 	t.Cleanup(func() {

@@ -98,7 +98,7 @@ func TestTripsOfASave(t *testing.T) {
 func TestAnswerThatNeverComes(t *testing.T) {
 	s := store(t, Config{})
 	s.try = 50 * time.Millisecond
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	js, err := s.conn.JetStream(ctx)
 	if err != nil {
@@ -126,7 +126,7 @@ func TestAnswerThatNeverComes(t *testing.T) {
 // Outdated stream settings do not delay calls while the servers elect a leader and give no answer.
 func TestStreamThatIsNotFresh(t *testing.T) {
 	s := store(t, Config{})
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	st, err := s.open(ctx)
 	if err != nil {

@@ -64,7 +64,7 @@ type Harness struct {
 	// costs a disk write.
 	Unread int
 
-	// Patience is the longest wait for something that must happen. Default: 30s.
+	// Patience is the longest wait for something that must happen. Default: 1 min.
 	Patience time.Duration
 }
 

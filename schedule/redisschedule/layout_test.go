@@ -92,7 +92,7 @@ func (s *server) listening(c schedule.ListenerConfig, names ...string) (runs fun
 
 func (s *server) until(what string, cond func() bool) {
 	s.t.Helper()
-	for deadline := time.After(20 * time.Second); !cond(); {
+	for deadline := time.After(2 * time.Minute); !cond(); {
 		select {
 		case <-deadline:
 			s.t.Fatalf("%s: not within 20 s", what)

@@ -61,7 +61,7 @@ func TestFiveListeners(t *testing.T) {
 			}
 		})
 	}
-	for deadline := time.After(60 * time.Second); ; {
+	for deadline := time.After(2 * time.Minute); ; {
 		if s.do("HLEN", s.name+":jobs") == int64(0) {
 			break
 		}

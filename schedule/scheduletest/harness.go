@@ -64,7 +64,7 @@ type Harness struct {
 	// happen. Default: 500 ms.
 	Slack time.Duration
 
-	// Patience limits each wait for an event that must happen. Default: 30 s.
+	// Patience limits each wait for an event that must happen. Default: 1 min.
 	Patience time.Duration
 }
 

@@ -43,7 +43,7 @@ type Harness struct {
 	// suite compares it with its results. "": no comparison.
 	Report string
 
-	// Patience limits each wait for an event that must happen. Default: 30 s.
+	// Patience limits each wait for an event that must happen. Default: 1 min.
 	Patience time.Duration
 }
 

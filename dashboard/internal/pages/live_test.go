@@ -31,7 +31,7 @@ type message struct{ id, kind, data string }
 
 func connect(t *testing.T, s *httptest.Server, query, last string) *stream {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	t.Cleanup(cancel)
 	r, _ := http.NewRequestWithContext(ctx, http.MethodGet, s.URL+"/any/prefix/live?"+query, http.NoBody)
 	if last != "" {
@@ -133,7 +133,7 @@ func TestLive(t *testing.T) {
 // connect2 is connect for a stream whose first messages are needed.
 func connect2(t *testing.T, s *httptest.Server, query, last string) *stream {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	t.Cleanup(cancel)
 	r, _ := http.NewRequestWithContext(ctx, http.MethodGet, s.URL+"/any/prefix/live?"+query, http.NoBody)
 	r.Header.Set("Last-Event-ID", last)
@@ -151,7 +151,7 @@ func TestLiveEnds(t *testing.T) {
 	p, s := start(t, hostile(t), nil)
 	one := connect(t, s, "all=1", "")
 	for range 2 {
-		if err := p.Close(testwait.Brief(t)); err != nil {
+		if err := p.Close(testwait.Long(t)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -187,7 +187,7 @@ func idle(t *testing.T, s *httptest.Server) (read func() *stream) {
 	}
 	return func() *stream {
 		_ = c.(*net.TCPConn).SetReadBuffer(1 << 20)
-		_ = c.SetReadDeadline(time.Now().Add(20 * time.Second))
+		_ = c.SetReadDeadline(time.Now().Add(2 * time.Minute))
 		resp, err := http.ReadResponse(bufio.NewReader(first), nil)
 		if err != nil {
 			t.Fatal(err)
@@ -243,7 +243,7 @@ func TestLiveMemory(t *testing.T) {
 	if err := p.Close(testwait.Long(t)); err != nil {
 		t.Error(err)
 	}
-	if took := time.Since(begin); took > 10*time.Second { // a write may take 30 s
+	if took := time.Since(begin); took > 25*time.Second { // a write may take 30 s
 		t.Errorf("Close took %v", took)
 	}
 }

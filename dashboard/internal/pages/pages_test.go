@@ -54,7 +54,7 @@ func start(t *testing.T, api inspect.API, may func(do inspect.Do, target string)
 	}
 	s.Start()
 	t.Cleanup(func() {
-		if err := p.Close(testwait.Brief(t)); err != nil {
+		if err := p.Close(testwait.Long(t)); err != nil {
 			t.Error("Close:", err)
 		}
 		s.Close()

@@ -15,7 +15,7 @@ import (
 )
 
 // patience bounds a look at the broker.
-const patience = 40 * time.Second
+const patience = 2 * time.Minute
 
 // fixedStats is an Inspector with fixed answers.
 type fixedStats struct {
