@@ -14,8 +14,8 @@ const (
 	maxDelayed = 10_000                 // addresses
 )
 
-// guesserOf returns the address of r, of IPv6 its network, with a part for the name of its user. So a login under one
-// name does not end the wait of another name.
+// guesserOf returns the address of r, of IPv6 its network, with a part for the name of its user. So
+// a login under one name does not end the wait of another name.
 func guesserOf(r *http.Request) string {
 	addr := remote(r)
 	if a, err := netip.ParseAddr(addr); err == nil && a.Is6() && !a.Is4In6() {
