@@ -88,8 +88,8 @@ func (l *Local) report(ctx context.Context, c *Change, detail any, failure error
 	}
 }
 
-// auditBuses returns the buses that get the reports. The retained one is first, so that it has what
-// is seen on the other.
+// auditBuses returns the buses that get the reports. The retained one is first, so that it has the
+// changes that are seen on the other.
 func (l *Local) auditBuses() []events.EventBus {
 	return slices.DeleteFunc([]events.EventBus{l.cfg.Audit, l.cfg.Events}, func(b events.EventBus) bool { return b == nil })
 }

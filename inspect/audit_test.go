@@ -50,7 +50,8 @@ func TestAuditReaders(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer sub.Close(testwait.Long(t))
-	stop := func(l *inspect.Local) { _, _ = l.StopWorkers(t.Context(), inspect.Stop{All: true}) } // there is none
+	// a change that fails, since no worker runs
+	stop := func(l *inspect.Local) { _, _ = l.StopWorkers(t.Context(), inspect.Stop{All: true}) }
 	stop(there)
 	testwait.Until(t, "the change of another process is in the log", func() bool { return len(log(0)) == 1 })
 	stop(here)

@@ -103,7 +103,7 @@ type Local struct {
 	ring   *ring              // nil: Run does not run
 	ran    atomic.Bool
 
-	audited *auditLog     // the last one that was read; nil: none
+	audited *auditLog     // as it was read last; nil: not read yet
 	changes atomic.Uint64 // that this Local has reported
 }
 

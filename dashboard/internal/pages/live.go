@@ -289,7 +289,7 @@ func (c *conn) page(p *inspect.EventPage) {
 		c.seq = 0 // perhaps of another process, whose count begins at 1
 		c.send("lost", "", "data: 1\n")
 	}
-	if n := len(p.Events); n == 0 || p.Events[n-1].Seq+1 >= c.seq { // not behind what was sent
+	if n := len(p.Events); n == 0 || p.Events[n-1].Seq+1 >= c.seq { // not an older page
 		c.cursor = p.Next
 	}
 	for i := range p.Events {

@@ -146,7 +146,7 @@ func connect2(t *testing.T, s *httptest.Server, query, last string) *stream {
 }
 
 // TestLiveEnds shows that Close ends open streams, and that there are no new ones. Other requests
-// of the same client go on.
+// of the same client still work.
 func TestLiveEnds(t *testing.T) {
 	p, s := start(t, hostile(t), nil)
 	one := connect(t, s, "all=1", "")
@@ -256,8 +256,8 @@ func heap() int64 {
 	return int64(m.HeapAlloc) //nolint:gosec // it fits
 }
 
-// TestLiveMany opens 1,000 streams: 200 are served and the others are refused. Pages go on, and
-// the places are free again afterwards.
+// TestLiveMany opens 1,000 streams: 200 are served and the others are refused. Pages still work,
+// and the places are free again afterwards.
 func TestLiveMany(t *testing.T) {
 	api := hostile(t)
 	s := serve(t, api, nil)

@@ -199,7 +199,7 @@ func (p *Pages) show(w http.ResponseWriter, r *http.Request, one *page) {
 		p.c.Logger.WarnContext(r.Context(), "dashboard: page", slog.String("page", one.name), slog.Any("error", err))
 	}
 	if code := status(v.Error); code == http.StatusNotFound || code == http.StatusBadRequest {
-		v.Command = "" // it may be made of anything that somebody has put into an address
+		v.Command = "" // an address may contain anything
 	}
 	p.write(w, status(v.Error), one.name, v)
 }

@@ -193,8 +193,8 @@ func TestEmpty(t *testing.T) {
 	}
 }
 
-// TestCommands shows that a command is quoted if an address has put a line end into it, and that
-// none is made of the address of a thing that does not exist.
+// TestCommands shows that a line end in an address is quoted in the command. The page of a thing
+// that does not exist has no command.
 func TestCommands(t *testing.T) {
 	s := serve(t, hostile(t), nil)
 	if _, body := get(t, s, "events?task=x%0Dreboot"); !strings.Contains(body, "swarmiji events --task &#39;x\rreboot&#39;</code>") {

@@ -10,7 +10,7 @@ import (
 )
 
 // Serve serves h until ctx ends. Then it waits for the requests in progress, for closing at most,
-// and ends them: a client that sends nothing is no failure. It closes ln.
+// and ends the others without an error. It closes ln.
 func Serve(ctx context.Context, ln net.Listener, h http.Handler, closing time.Duration) error {
 	server := &http.Server{Handler: h, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: 2 * time.Minute}
 	closed := make(chan error, 1)

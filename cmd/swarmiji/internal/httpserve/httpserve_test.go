@@ -46,7 +46,8 @@ func TestServeEnds(t *testing.T) {
 				<-reached
 			}
 		}
-		if _, err := bufio.NewReader(conns[1]).ReadString('\n'); err != nil { // the first one was accepted before
+		// the first connection was accepted before the second one
+		if _, err := bufio.NewReader(conns[1]).ReadString('\n'); err != nil {
 			t.Fatal(err)
 		}
 		stop()
