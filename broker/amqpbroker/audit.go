@@ -77,7 +77,7 @@ func (b *Broker) hasConsumers(ctx context.Context, queue string) (bool, error) {
 	n := 0
 	err := b.retry(ctx, func(sess *amqpconn.Session) error {
 		return sess.Do(ctx, func(ch *amqp.Channel) error {
-			q, err := askQueue(ch, b.names.work(queue))
+			q, err := amqpconn.Numbers(ch, b.names.work(queue))
 			n = q.Consumers
 			return err
 		})

@@ -395,7 +395,7 @@ func (g *channel) hasPending() bool {
 	if full {
 		return false
 	}
-	q, err := askQueue(g.ch, g.st.name)
+	q, err := amqpconn.Numbers(g.ch, g.st.name)
 	if err != nil {
 		return false
 	}

@@ -11,33 +11,6 @@ import (
 	"github.com/swarmiji/swarmiji/internal/amqpconn"
 )
 
-const (
-	// statTime is the time that the server gives the leader of a quorum queue to tell its numbers.
-	// Without an answer, as on a busy machine, the server says 0 messages and 0 consumers.
-	statTime = 250 * time.Millisecond
-	// statTries limits the questions for the numbers of a queue.
-	statTries = 4
-)
-
-// asker is a channel as askQueue uses it.
-type asker interface {
-	QueueDeclarePassive(name string, durable, autoDelete, exclusive, noWait bool, args amqp.Table) (amqp.Queue, error)
-}
-
-// askQueue asks for the numbers of waiting messages and of consumers of an AMQP queue, and waits
-// for the server. It asks again if both are 0 after statTime, at most statTries times: the server
-// may not know them. Returns the server's "not found" if the queue does not exist.
-func askQueue(ch asker, name string) (q amqp.Queue, err error) {
-	for range statTries {
-		begin := time.Now()
-		q, err = ch.QueueDeclarePassive(name, true, false, false, false, nil)
-		if err != nil || q.Messages > 0 || q.Consumers > 0 || time.Since(begin) < statTime {
-			break
-		}
-	}
-	return q, err
-}
-
 // countReady returns the number of messages that wait in the given AMQP queues, and waits for the
 // server. Returns 0 and the server's "not found" if one of them does not exist.
 func (b *Broker) countReady(ctx context.Context, amqpQueues []string) (int, error) {
@@ -46,7 +19,7 @@ func (b *Broker) countReady(ctx context.Context, amqpQueues []string) (int, erro
 		n = 0
 		return sess.Do(ctx, func(ch *amqp.Channel) error {
 			for _, name := range amqpQueues {
-				q, err := askQueue(ch, name)
+				q, err := amqpconn.Numbers(ch, name)
 				if err != nil {
 					return err
 				}

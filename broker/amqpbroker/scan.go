@@ -8,6 +8,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/internal/amqpconn"
 	"github.com/swarmiji/swarmiji/internal/wake"
 )
 
@@ -99,7 +100,7 @@ type deadGroup struct {
 // caller of ScanDead. Then it returns the kept letters to the queue, even after an error. It waits
 // for the server. Returns the first error.
 func (s *deadScan) run(ctx context.Context) error {
-	q, err := askQueue(s.ch, s.name)
+	q, err := amqpconn.Numbers(s.ch, s.name)
 	if err != nil {
 		return err
 	}
@@ -125,7 +126,7 @@ func (s *deadScan) run(ctx context.Context) error {
 // returnKept waits after every groupsUnderWay commands. If the letters do not reappear, because
 // another process takes them, it stops waiting.
 func (s *deadScan) returnKept(ctx context.Context) error {
-	q, err := askQueue(s.ch, s.name)
+	q, err := amqpconn.Numbers(s.ch, s.name)
 	if err != nil {
 		return err
 	}
@@ -197,7 +198,7 @@ func (s *deadScan) window(ctx context.Context, size int) (bytes, count int, over
 			}
 			over = s.fetched >= s.expected || s.stopped && !d.Redelivered
 		case <-idle.C: // another process has some of the letters, or they have expired
-			q, askErr := askQueue(s.ch, s.name)
+			q, askErr := amqpconn.Numbers(s.ch, s.name)
 			over, quiet, err = quiet && q.Messages == 0, q.Messages == 0, askErr
 		case <-ctx.Done():
 			err = context.Cause(ctx)

@@ -267,7 +267,7 @@ func (n *replies) await(ctx context.Context, ch *amqpconn.Channel, deliveries <-
 		}
 		var q amqp.Queue
 		err = ch.Answered(func() (err error) {
-			q, err = ch.QueueDeclarePassive(n.queue, true, false, false, false, nil)
+			q, err = amqpconn.Numbers(ch, n.queue)
 			return err
 		})
 		if waits := q.Consumers == 0 || q.Messages > 0; err == nil && waits && stuck {
@@ -396,7 +396,7 @@ func (n *replies) remove(ctx context.Context) {
 			// A quorum queue cannot be deleted with if-unused: the request ends the connection (error 540)
 			// with all its streams. A stream that begins between the two requests loses its queue and
 			// declares it again.
-			q, err := ch.QueueDeclarePassive(n.queue, true, false, false, false, nil)
+			q, err := amqpconn.Numbers(ch, n.queue)
 			if err != nil || q.Consumers > 0 {
 				return err
 			}
