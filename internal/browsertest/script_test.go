@@ -301,8 +301,8 @@ func scriptFailed(w *world, b *tab, _ *gate) {
 	list.until("the list is shown", waiting+" >= 0")
 	before := grow(w, list)
 	list.until("the list is live", fmt.Sprint(waiting, " === ", before+1))
-	tail.live()
-	tail.each([]string{string(submit(w, addTask, 1))})
+	tail.until("the page has the stream of events", `source?.url.includes('all=1') && source.readyState === EventSource.OPEN`)
+	tail.sees(string(submit(w, addTask, 1)))
 }
 
 // scriptLate opens the page of a task that is submitted later: parts that were missing appear.

@@ -83,7 +83,7 @@ async function reload() {
 }
 
 function swap(fresh) {
-  const ids = (root) => partsOf(root).map((p) => p.id).join();
+  const ids = (root) => [...root.querySelectorAll('[data-live][id], #tail')].map((p) => p.id).join();
   // a part has come or gone, such as all of them with an error: then the whole content is exchanged
   const parts = ids(document) === ids(fresh) ? partsOf(document) : [$('content')];
   for (const part of parts) exchange(part, fresh.getElementById(part.id));
