@@ -59,7 +59,7 @@ func New(c Config) (*Dashboard, error) {
 	mux := http.NewServeMux()
 	mux.Handle(apiPath, httpinspect.NewHandler(c.API, httpinspect.Config{
 		Allow: func(r *http.Request, do inspect.Do, target string) error { return denied(may(r, do, target)) },
-		Actor: actor,
+		Actor: d.c.actor,
 	}))
 	mux.Handle("/", p)
 	d.handler = http.NewCrossOriginProtection().Handler(mux)
@@ -78,11 +78,11 @@ func callerOf(r *http.Request) caller {
 	return who
 }
 
-// actor names the caller for the audit log. A caller without a name may say one, since it is on
-// this machine.
-func actor(r *http.Request) string {
-	if who := callerOf(r); who.name != "" {
-		return who.name
+// actor names the caller for the audit log. A caller on this machine, of a dashboard without users,
+// may say a name.
+func (c *Config) actor(r *http.Request) string {
+	if c.Authenticates() {
+		return callerOf(r).name
 	}
 	return httpinspect.Claimed(r)
 }

@@ -1,11 +1,14 @@
 package dashboard_test
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -27,6 +30,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type system struct {
 	inspect.API
 	purged, actor string
+	paused        bool
 }
 
 // newSystem returns a system without parts, so that its other methods are not supported.
@@ -45,6 +49,7 @@ func (s *system) PurgeQueue(ctx context.Context, p inspect.Purge) (inspect.Chang
 }
 
 func (s *system) PauseQueue(context.Context, inspect.Pause) (inspect.Change, error) {
+	s.paused = true
 	return inspect.Change{Do: inspect.DoPauseQueue}, nil
 }
 
@@ -169,6 +174,12 @@ func TestAccess(t *testing.T) {
 		}
 		return "own", dashboard.Admin, nil
 	}}
+	choosy := dashboard.Config{Authorize: func(_ *http.Request, _ inspect.Do, target string) error {
+		if target == "1" || target == "" { // "" is several
+			return errors.New("not this job")
+		}
+		return nil
+	}}
 	named := dashboard.Config{AllowedHosts: []string{"dash.example.org"}}
 	for _, c := range []struct {
 		name, method, path, body string
@@ -212,6 +223,7 @@ func TestAccess(t *testing.T) {
 
 		{"a long address", http.MethodGet, "/?q=" + strings.Repeat("x", 9000), "", dashboard.Config{}, nil, 414},
 		{"a large body", http.MethodPost, list, strings.Repeat(" ", 1<<20+1), dashboard.Config{}, nil, 413},
+		{"several jobs, of which Authorize refuses one", http.MethodPost, "/api/v1/RetryJobs", `{"ids":[1,2]}`, choosy, nil, 403},
 		{"a path trick", http.MethodPost, "/api/v1/%2e%2e/%2e%2e/etc/passwd", "", dashboard.Config{}, nil, 404},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -237,6 +249,34 @@ func TestAccess(t *testing.T) {
 	}
 }
 
+// TestBodies sends bodies that have no length: one that does not end, and one that breaks off.
+func TestBodies(t *testing.T) {
+	for _, c := range []struct {
+		path, body string
+		status     string
+	}{
+		{pause, "100001\r\n" + strings.Repeat(" ", 1<<20+1), "413"},
+		{"/act", "100001\r\n" + strings.Repeat("x", 1<<20+1), "413"},
+		{pause, "no length\r\n", "400"},
+		{"/act", "no length\r\n", "400"},
+	} {
+		server, s := start(t, dashboard.Config{})
+		conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", server.Listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		head := "POST " + c.path + " HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/x-www-form-urlencoded\r\nTransfer-Encoding: chunked\r\n\r\n"
+		if _, err := io.WriteString(conn, head+c.body); err != nil {
+			t.Fatal(err)
+		}
+		status, err := bufio.NewReader(conn).ReadString('\n')
+		if err != nil || !strings.HasPrefix(status, "HTTP/1.1 "+c.status) || s.paused {
+			t.Errorf("%s with %.10q: %q, %v, want %s", c.path, c.body, status, err, c.status)
+		}
+	}
+}
+
 // TestActor shows that the audit log gets the authenticated name, and only on an open dashboard a
 // name that the caller has claimed.
 func TestActor(t *testing.T) {
@@ -247,6 +287,7 @@ func TestActor(t *testing.T) {
 	}{
 		{dashboard.Config{Users: users}, login("ada", "pass-a"), "ada"},
 		{dashboard.Config{}, func(*http.Request) {}, "claimed"},
+		{dashboard.Config{Identify: func(*http.Request) (string, dashboard.Role, error) { return "", dashboard.Admin, nil }}, func(*http.Request) {}, ""},
 	} {
 		server, s := start(t, c.config)
 		if status, body, _ := send(t, server, http.MethodPost, purge, `{"queue":"q"}`, header(httpinspect.ActorHeader, "claimed"), c.change); status != 200 {
@@ -288,6 +329,15 @@ func TestGuessing(t *testing.T) {
 		}
 		if tries > 12 {
 			t.Errorf("%d guesses in 100 s", tries)
+		}
+		tries = 0
+		for i := range 1000 { // from one network of IPv6
+			if attempt(fmt.Sprintf("[2001:db8::%x]:5", i+1), "ada", "guessed-password") == http.StatusUnauthorized {
+				tries++
+			}
+		}
+		if tries != 1 {
+			t.Errorf("%d guesses at once from the addresses of one network", tries)
 		}
 		if got := attempt("192.0.2.1:9", "ada", "pass-a"); got != http.StatusTooManyRequests && got != http.StatusOK {
 			t.Errorf("status %d", got)

@@ -3,6 +3,7 @@ package dashboard
 import (
 	"crypto/sha256"
 	"net/http"
+	"net/netip"
 	"sync"
 	"time"
 )
@@ -13,15 +14,20 @@ const (
 	maxDelayed = 10_000                 // addresses
 )
 
-// guesserOf returns the address of r, with a part for the name of its user. So a login under one
-// name does not end the wait of another name.
+// guesserOf returns the address of r, of IPv6 its network, with a part for the name of its user. So
+// a login under one name does not end the wait of another name.
 func guesserOf(r *http.Request) string {
+	addr := remote(r)
+	if a, err := netip.ParseAddr(addr); err == nil && a.Is6() && !a.Is4In6() {
+		net, _ := a.Prefix(64) // one machine has all of these
+		addr = net.String()
+	}
 	name, _, ok := r.BasicAuth()
 	if !ok {
-		return remote(r)
+		return addr
 	}
 	sum := sha256.Sum256([]byte(name)) // a name may be long
-	return remote(r) + " " + string(sum[:8])
+	return addr + " " + string(sum[:8])
 }
 
 // delays slows down guessing: after a wrong password or token, an address must wait before its next

@@ -19,7 +19,7 @@ import (
 const AuditEvent = "inspect-change"
 
 // auditMark is the type of an event without meaning. A reader that receives its own mark has
-// received all earlier events.
+// received all earlier events. Marks take places of the retention, so readers send few.
 const auditMark = "inspect-mark"
 
 // AuditRetention is the retention that Config.Audit needs: 90 days and the newest 10,000 changes.
@@ -84,6 +84,7 @@ func (l *Local) Report(ctx context.Context, c Change, detail any, failure error)
 	}
 	l.cfg.Logger.LogAttrs(ctx, slog.LevelInfo, "inspect: change", attrs...)
 	e := events.Event{Type: AuditEvent, NodeID: l.cfg.NodeID, Time: time.Now(), Fields: fields}
+	defer l.changes.Add(1)
 	for _, bus := range l.auditBuses() {
 		// the caller's ctx may have ended during the change
 		if err := bus.Publish(context.WithoutCancel(ctx), e); err != nil {
@@ -92,9 +93,10 @@ func (l *Local) Report(ctx context.Context, c Change, detail any, failure error)
 	}
 }
 
-// auditBuses returns the buses that get the reports.
+// auditBuses returns the buses that get the reports. The retained one is first, so that it has the
+// changes that are seen on the other.
 func (l *Local) auditBuses() []events.EventBus {
-	return slices.DeleteFunc([]events.EventBus{l.cfg.Events, l.cfg.Audit}, func(b events.EventBus) bool { return b == nil })
+	return slices.DeleteFunc([]events.EventBus{l.cfg.Audit, l.cfg.Events}, func(b events.EventBus) bool { return b == nil })
 }
 
 func errorText(err error) string {
@@ -104,13 +106,46 @@ func errorText(err error) string {
 	return err.Error()
 }
 
-// ListAudit implements [Audit]. It reads the retained events.
+// auditTime limits the age of an audit log that is shown again, since events may be lost.
+const auditTime = 30 * time.Minute
+
+// auditLog holds the newest entries of the audit log, the newest first. It is immutable.
+type auditLog struct {
+	at      time.Time
+	ring    *ring  // tells of the changes of other processes; nil: Run does not run
+	changes uint64 // that were known before it was read
+	entries []AuditEntry
+}
+
+// ListAudit implements [Audit]. While Run runs, it reads the retained events only after a change:
+// each reading takes a place of the retention, and an open page reads often.
 func (l *Local) ListAudit(ctx context.Context, q AuditQuery) (AuditPage, error) {
-	page := AuditPage{Entries: []AuditEntry{}}
 	n, err := pageLimit(q.Limit)
 	if err != nil {
-		return page, err
+		return AuditPage{Entries: []AuditEntry{}}, err
 	}
+	l.mu.Lock()
+	known, now := l.audited, auditLog{at: time.Now(), ring: l.ring, changes: l.changes.Load()}
+	l.mu.Unlock()
+	if now.ring != nil {
+		now.changes += now.ring.changes.Load()
+	}
+	if now.ring == nil || known == nil || known.ring != now.ring || known.changes != now.changes || now.at.Sub(known.at) > auditTime {
+		page, err := l.readAudit(ctx, MaxLimit)
+		if err != nil {
+			return page, err
+		}
+		now.entries, known = page.Entries, &now
+		l.mu.Lock()
+		l.audited = known
+		l.mu.Unlock()
+	}
+	return AuditPage{Entries: slices.Clone(known.entries[:min(n, len(known.entries))])}, nil
+}
+
+// readAudit reads the newest n entries of the retained events.
+func (l *Local) readAudit(ctx context.Context, n int) (AuditPage, error) {
+	page := AuditPage{Entries: []AuditEntry{}}
 	bus := l.cfg.Audit
 	if bus == nil {
 		bus = l.cfg.Events

@@ -102,6 +102,9 @@ type Local struct {
 	since  time.Time          // when Run began
 	ring   *ring              // nil: Run does not run
 	ran    atomic.Bool
+
+	audited *auditLog     // as it was read last; nil: not read yet
+	changes atomic.Uint64 // that this Local has reported
 }
 
 var _ API = (*Local)(nil)
@@ -174,7 +177,7 @@ func (l *Local) Run(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	r := newRing()
+	r := newRing(l.cfg.NodeID)
 	l.mu.Lock()
 	l.watch, l.ring, l.since = observer, r, time.Now()
 	l.mu.Unlock()

@@ -63,7 +63,7 @@ func dashboardAt(t *testing.T, env map[string]string, args ...string) string {
 }
 
 // TestDev shows that dev runs tasks that succeed and fail, records them, and stops cleanly, twice
-// over the same files.
+// over the same files. Its worker obeys commands.
 func TestDev(t *testing.T) {
 	dir := t.TempDir()
 	for range 2 {
@@ -84,6 +84,10 @@ func TestDev(t *testing.T) {
 			if err != nil || len(entries.Schedules) != 1 {
 				t.Errorf("schedule: %+v, %v", entries, err)
 			}
+			testwait.Until(t, "the sample worker obeys", func() bool {
+				c, err := api.ScaleWorkers(ctx, inspect.Scale{Queue: "demo", Workers: 5})
+				return err == nil && c.Done == 1
+			})
 			queue, err := api.GetQueue(ctx, "demo")
 			if err != nil || queue.Consumers != 1 || queue.Dead == 0 {
 				t.Errorf("queue: %+v, %v", queue, err)

@@ -91,7 +91,7 @@ func methods() map[string]method {
 		if len(c.IDs) == 1 {
 			return strconv.FormatInt(c.IDs[0], 10)
 		}
-		return strconv.Itoa(len(c.IDs)) + " jobs"
+		return ""
 	}
 	nodes := func(t inspect.Target) string {
 		if len(t.Nodes) == 1 {

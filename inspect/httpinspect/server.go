@@ -58,11 +58,13 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxArgument))
-	if err != nil {
-		if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
-			write(w, http.StatusRequestEntityTooLarge, &inspect.Error{Code: inspect.CodeInvalid, Text: "the argument is too large"})
-		}
-		return // the client is gone
+	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		write(w, http.StatusRequestEntityTooLarge, &inspect.Error{Code: inspect.CodeInvalid, Text: "the argument is too large"})
+		return
+	}
+	if err != nil { // the client is gone, or its body is broken
+		write(w, http.StatusBadRequest, &inspect.Error{Code: inspect.CodeInvalid, Text: "the argument cannot be read"})
+		return
 	}
 	ctx := r.Context()
 	if h.c.Actor != nil {

@@ -1,9 +1,11 @@
 package browsertest
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -26,6 +28,7 @@ func TestScript(t *testing.T) {
 	for name, f := range map[string]func(w *world, b *tab, g *gate){
 		"Reconnect": scriptReconnect, "Hidden": scriptHidden, "Pointer": scriptPointer, "Typing": scriptTyping, "Banner": scriptBanner,
 		"Pause": scriptPause, "Numbers": scriptNumbers, "Tail": scriptTail, "Zone": scriptZone, "Copy": scriptCopy,
+		"Failed": scriptFailed, "Late": scriptLate,
 	} {
 		t.Run(name, func(t *testing.T) {
 			here := *w
@@ -254,4 +257,59 @@ func scriptCopy(_ *world, b *tab, _ *gate) {
 	b.click(".bottom", "Copy")
 	b.until("the button says so", `['Copied', 'Not allowed'].includes(document.querySelector('.copy').innerText)`)
 	b.until("the button is as before", `document.querySelector('.copy').innerText === 'Copy'`)
+}
+
+// faulty is an API of which two methods fail while it is down.
+type faulty struct {
+	inspect.API
+	down atomic.Bool
+}
+
+func (f *faulty) fails() error {
+	if f.down.Load() {
+		return &inspect.Error{Code: inspect.CodeUnavailable, Text: "the broker is down"}
+	}
+	return nil
+}
+
+func (f *faulty) ListQueues(ctx context.Context, q inspect.QueueQuery) (inspect.QueuePage, error) {
+	if err := f.fails(); err != nil {
+		return inspect.QueuePage{}, err
+	}
+	return f.API.ListQueues(ctx, q)
+}
+
+func (f *faulty) ListEvents(ctx context.Context, q inspect.EventQuery) (inspect.EventPage, error) {
+	if err := f.fails(); err != nil {
+		return inspect.EventPage{}, err
+	}
+	return f.API.ListEvents(ctx, q)
+}
+
+// scriptFailed opens pages while the API fails: they are shown and live when it answers again.
+func scriptFailed(w *world, b *tab, _ *gate) {
+	api := &faulty{API: w.api}
+	api.down.Store(true)
+	base := w.serve(dashboard.Config{API: api}, "/", nil)
+	list, tail := newTab(b.T, base), newTab(b.T, base)
+	list.open("queues")
+	list.sees("the broker is down")
+	tail.open("events?type=task-sent")
+	tail.sees("the broker is down")
+	api.down.Store(false)
+	list.live()
+	list.until("the list is shown", waiting+" >= 0")
+	before := grow(w, list)
+	list.until("the list is live", fmt.Sprint(waiting, " === ", before+1))
+	tail.until("the page has the stream of events", `source?.url.includes('all=1') && source.readyState === EventSource.OPEN`)
+	tail.sees(string(submit(w, addTask, 1)))
+}
+
+// scriptLate opens the page of a task that is submitted later: parts that were missing appear.
+func scriptLate(w *world, b *tab, _ *gate) {
+	b.open("task?id=late")
+	b.sees("no part knows task late")
+	b.live()
+	submit(w, addTask, 1, task.WithID("late"))
+	b.until("the task is shown", `document.querySelector('#state')?.innerText.includes('succeeded') && document.querySelector('#facts')`)
 }

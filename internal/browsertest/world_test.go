@@ -333,7 +333,10 @@ func (w *world) serve(c dashboard.Config, prefix string, g *gate) string {
 // slash at its end.
 func (w *world) around(c dashboard.Config, wrap func(h http.Handler) http.Handler) string {
 	w.Helper()
-	c.API, c.Logger, c.Version = w.api, quiet(), "v1.0.0"
+	if c.API == nil {
+		c.API = w.api
+	}
+	c.Logger, c.Version = quiet(), "v1.0.0"
 	d, err := dashboard.New(c)
 	w.no(err)
 	s := httptest.NewServer(wrap(d))

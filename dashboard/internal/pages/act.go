@@ -1,6 +1,7 @@
 package pages
 
 import (
+	"errors"
 	"fmt"
 	"hash/fnv"
 	"maps"
@@ -107,7 +108,11 @@ type countText struct {
 // act makes the change of a form, or asks first.
 func (p *Pages) act(w http.ResponseWriter, r *http.Request) {
 	if err := r.ParseForm(); err != nil {
-		p.fail(w, r, http.StatusBadRequest, &inspect.Error{Code: inspect.CodeInvalid, Text: "The form cannot be read"})
+		code := http.StatusBadRequest
+		if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
+			code = http.StatusRequestEntityTooLarge
+		}
+		p.fail(w, r, code, &inspect.Error{Code: inspect.CodeInvalid, Text: "The form cannot be read"})
 		return
 	}
 	f := &fields{Values: r.PostForm}

@@ -130,7 +130,7 @@ func arguments(ctx context.Context, api inspect.API, f *fields) (string, error) 
 func several(f *fields) bool { return f.text("id") == "" }
 
 func entire(f *fields) bool {
-	return several(f) && f.text("name") == "" && f.text("error") == "" && f.text("root") == ""
+	return several(f) && strings.Trim(f.text("name"), "*") == "" && f.text("error") == "" && f.text("root") == ""
 }
 
 // actions returns what pages offer.

@@ -87,7 +87,7 @@ func failures(ctx context.Context, api inspect.API) (groups []failure, more bool
 		groups = append(groups, *g)
 	}
 	slices.SortFunc(groups, func(a, b failure) int {
-		return cmp.Or(b.Last.Compare(a.Last), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Message, b.Message))
+		return cmp.Or(b.Last.Compare(a.Last), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Queue, b.Queue), cmp.Compare(a.Message, b.Message))
 	})
 	if len(groups) > maxGroups {
 		groups, more = groups[:maxGroups], true
@@ -98,12 +98,15 @@ func failures(ctx context.Context, api inspect.API) (groups []failure, more bool
 // add adds a failed task to its group.
 func add(groups map[string]*failure, t *inspect.Task, now time.Time, versions map[string]string) {
 	message := cause(t.Error)
-	key := t.Name + "\x00" + t.Class + "\x00" + message
+	key := t.Name + "\x00" + t.Queue + "\x00" + t.Class + "\x00" + message
 	at := cmp.Or(t.Ended, t.Changed)
 	g := groups[key]
 	if g == nil {
 		g = &failure{Name: t.Name, Queue: t.Queue, Class: t.Class, Message: message, First: at, Last: at, Example: t.ID, Hours: day(now)}
 		g.Query = "state:failed since:24h name:" + quote(t.Name)
+		if t.Queue != "" {
+			g.Query += " queue:" + quote(t.Queue)
+		}
 		if t.Class != "" {
 			g.Query += " class:" + quote(t.Class)
 		}

@@ -22,6 +22,8 @@ type system struct {
 	counts  map[string]int
 	waits   int // calls of ListEvents that wait
 	events  []inspect.Event
+	told    uint64 // events in all
+	keep    int    // of events; 0: all
 	more    chan struct{}
 }
 
@@ -132,7 +134,11 @@ func (s *system) subscriptions() int {
 func (s *system) tell(kind, text string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.events = append(s.events, inspect.Event{Seq: uint64(len(s.events)) + 1, At: time.Now(), Type: kind, Task: task.ID("x"), Error: text})
+	s.told++
+	s.events = append(s.events, inspect.Event{Seq: s.told, At: time.Now(), Type: kind, Task: task.ID("x"), Error: text})
+	if s.keep > 0 && len(s.events) > s.keep {
+		s.events = slices.Clone(s.events[1:])
+	}
 	close(s.more)
 	s.more = make(chan struct{})
 }
@@ -141,14 +147,14 @@ func (s *system) tell(kind, text string) {
 func (s *system) after(cursor string) (page inspect.EventPage, more <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	page.Next = fmt.Sprint("c", len(s.events))
-	n := len(s.events)
+	page.Next = fmt.Sprint("c", s.told)
+	n, gone := s.told, s.told-uint64(len(s.events))
 	if cursor != "" {
-		if _, err := fmt.Sscanf(cursor, "c%d", &n); err != nil {
-			page.Lost = true
+		if _, err := fmt.Sscanf(cursor, "c%d", &n); err != nil || n < gone {
+			page.Lost, n = true, max(n, gone)
 		}
 	}
-	page.Events = slices.Clone(s.events[n:])
+	page.Events = slices.Clone(s.events[n-gone:])
 	return page, s.more
 }
 

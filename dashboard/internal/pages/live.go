@@ -45,20 +45,24 @@ type live struct {
 
 // stream is one connection of a browser.
 type stream struct {
-	pages chan inspect.EventPage
-	lost  chan struct{} // has a value if a page did not fit
+	to     *http.ResponseController
+	pages  chan inspect.EventPage
+	missed chan struct{} // has a value if a page did not fit
 }
 
 func newLive(api inspect.API, logger *slog.Logger) *live {
 	return &live{api: api, logger: logger, streams: make(map[*stream]bool), ending: make(chan struct{})}
 }
 
-// close ends all streams. Idempotent.
+// close ends all streams, also those whose browsers read nothing. Idempotent.
 func (l *live) close(ctx context.Context) error {
 	l.mu.Lock()
 	if !l.closed {
 		l.closed = true
 		close(l.ending)
+		for s := range l.streams {
+			s.cut()
+		}
 		if l.stop != nil {
 			l.stop()
 		}
@@ -67,14 +71,17 @@ func (l *live) close(ctx context.Context) error {
 	return wait(ctx, &l.running)
 }
 
+// cut ends the write of a stream, and the use of its connection: other requests have no deadline.
+func (s *stream) cut() { _ = s.to.SetWriteDeadline(time.Now()) } // not every writer has one
+
 // join adds a stream that gets the events after cursor. ok is false if there are too many.
-func (l *live) join(cursor string) (s *stream, ok bool) {
+func (l *live) join(cursor string, to *http.ResponseController) (s *stream, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed || len(l.streams) >= maxStreams {
 		return nil, false
 	}
-	s = &stream{pages: make(chan inspect.EventPage, waiting), lost: make(chan struct{}, 1)}
+	s = &stream{to: to, pages: make(chan inspect.EventPage, waiting), missed: make(chan struct{}, 1)}
 	l.streams[s] = true
 	l.running.Add(1)
 	if l.stop == nil {
@@ -129,7 +136,7 @@ func (l *live) give(ctx context.Context, page inspect.EventPage) {
 		case s.pages <- page:
 		default:
 			select {
-			case s.lost <- struct{}{}:
+			case s.missed <- struct{}{}:
 			default:
 			}
 		}
@@ -162,20 +169,25 @@ func (l *live) serve(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, inspect.Wrap(err).Text, http.StatusServiceUnavailable)
 		return
 	}
-	s, ok := l.join(now.Next)
+	to := http.NewResponseController(w)
+	s, ok := l.join(now.Next, to)
 	if !ok {
 		w.Header().Set("Retry-After", "30")
 		http.Error(w, "Too many pages are open; this one is not live.", http.StatusServiceUnavailable)
 		return
 	}
+	defer s.cut()
 	defer l.leave(s)
 	h := w.Header()
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Accel-Buffering", "no") // a proxy must not collect them
-	c := conn{w: w, to: http.NewResponseController(w), want: filterOf(r)}
+	c := conn{
+		w: w, to: to, want: filterOf(r), ending: l.ending,
+		cursor: cmp.Or(r.Header.Get("Last-Event-ID"), r.URL.Query().Get("after"), now.Next),
+	}
 	c.send("", "", "retry: 2000\n")
-	l.resume(r.Context(), &c, cmp.Or(r.Header.Get("Last-Event-ID"), r.URL.Query().Get("after"), now.Next))
+	l.resume(r.Context(), &c)
 	c.send("", c.cursor, ": ready\n")
 	if !c.want.all {
 		c.last = time.Now() // something may have changed since the page was loaded
@@ -183,17 +195,17 @@ func (l *live) serve(w http.ResponseWriter, r *http.Request) {
 	l.follow(r.Context(), &c, s)
 }
 
-// resume sends the events after a cursor, of an interrupted stream for example. The stream has
-// joined before, so that no event falls between.
-func (l *live) resume(ctx context.Context, c *conn, cursor string) {
+// resume sends the events after c.cursor, of a stream that was interrupted or that was too slow.
+// The stream has joined before, so that no event falls between.
+func (l *live) resume(ctx context.Context, c *conn) {
+	cursor := c.cursor
 	for range maxCatchUp {
 		page, err := l.api.ListEvents(ctx, inspect.EventQuery{Cursor: cursor, Limit: inspect.MaxLimit})
 		if err != nil {
-			c.send("lost", "", "data: 1\n")
-			return
+			break
 		}
 		c.page(&page)
-		if cursor = page.Next; len(page.Events) == 0 {
+		if cursor = page.Next; len(page.Events) == 0 || c.err != nil {
 			return
 		}
 	}
@@ -212,8 +224,8 @@ func (l *live) follow(ctx context.Context, c *conn, s *stream) {
 		select {
 		case page := <-s.pages:
 			c.page(&page)
-		case <-s.lost:
-			c.send("lost", "", "data: 1\n")
+		case <-s.missed:
+			l.resume(ctx, c)
 		case <-due:
 			c.changed = time.Time{}
 			if time.Since(c.last) >= lag {
@@ -248,10 +260,11 @@ func (f *filter) match(e *inspect.Event) bool {
 
 // conn writes to a browser. Its first error ends it.
 type conn struct {
-	w    http.ResponseWriter
-	to   *http.ResponseController
-	want filter
-	err  error
+	w      http.ResponseWriter
+	to     *http.ResponseController
+	want   filter
+	ending <-chan struct{} // closed by live.close
+	err    error
 
 	cursor  string    // behind the events that were sent
 	seq     uint64    // behind them too; 0: none was sent
@@ -276,7 +289,9 @@ func (c *conn) page(p *inspect.EventPage) {
 		c.seq = 0 // perhaps of another process, whose count begins at 1
 		c.send("lost", "", "data: 1\n")
 	}
-	c.cursor = p.Next
+	if n := len(p.Events); n == 0 || p.Events[n-1].Seq+1 >= c.seq { // not an older page
+		c.cursor = p.Next
+	}
 	for i := range p.Events {
 		e := &p.Events[i]
 		if e.Seq < c.seq {
@@ -312,6 +327,12 @@ func (c *conn) send(kind, id, lines string) {
 		return
 	}
 	_ = c.to.SetWriteDeadline(time.Now().Add(writeTime)) // not every writer has one
+	select {
+	case <-c.ending: // after the deadline: a later close cuts the write
+		c.err = context.Canceled
+		return
+	default:
+	}
 	text := lines
 	if kind != "" {
 		text = "event: " + kind + "\n" + text

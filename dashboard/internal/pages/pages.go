@@ -136,6 +136,11 @@ type menu struct {
 // Query returns a parameter of the page's address.
 func (v *view) Query(name string) string { return v.r.URL.Query().Get(name) }
 
+// Failed reports whether the page may be right when it is loaded again.
+func (v *view) Failed() bool {
+	return v.Page != "act" && status(v.Error) >= http.StatusInternalServerError
+}
+
 // More returns the address of the next page.
 func (v *view) More(cursor string) string {
 	q := v.r.URL.Query()
@@ -193,6 +198,9 @@ func (p *Pages) show(w http.ResponseWriter, r *http.Request, one *page) {
 	if v.Error = inspect.Wrap(err); v.Error != nil && v.Error.Code == inspect.CodeInternal {
 		p.c.Logger.WarnContext(r.Context(), "dashboard: page", slog.String("page", one.name), slog.Any("error", err))
 	}
+	if code := status(v.Error); code == http.StatusNotFound || code == http.StatusBadRequest {
+		v.Command = "" // an address may contain anything
+	}
 	p.write(w, status(v.Error), one.name, v)
 }
 
@@ -242,13 +250,16 @@ func (p *Pages) write(w http.ResponseWriter, status int, name string, v *view) {
 // missing reports whether err says that a part of the system is not given.
 func missing(err error) bool { return inspect.CodeOf(err) == inspect.CodeUnsupported }
 
+// plain are the characters that are not quoted for a shell.
+const plain = "-_./:=@%+,0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+
 // shell returns a line of the program swarmiji, quoted for a shell.
 func shell(args ...string) string {
 	var b strings.Builder
 	b.WriteString("swarmiji")
 	for _, a := range args {
 		b.WriteByte(' ')
-		if a == "" || strings.ContainsAny(a, " \t\n'\"\\$`*?[]{}()<>|&;!#~") {
+		if a == "" || strings.Trim(a, plain) != "" {
 			a = "'" + strings.ReplaceAll(a, "'", `'\''`) + "'"
 		}
 		b.WriteString(a)

@@ -1,20 +1,18 @@
 package pages_test
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"go.uber.org/goleak"
 
@@ -31,6 +29,12 @@ var evil = `<script>alert(1)</script>"'><img src=x onerror=alert(2)>` + "\x00\u2
 // serve serves pages over api; may refuses changes.
 func serve(t *testing.T, api inspect.API, may func(do inspect.Do, target string) error) *httptest.Server {
 	t.Helper()
+	_, s := start(t, api, may)
+	return s
+}
+
+func start(t *testing.T, api inspect.API, may func(do inspect.Do, target string) error) (*pages.Pages, *httptest.Server) {
+	t.Helper()
 	p, err := pages.New(pages.Config{
 		API: api, User: func(*http.Request) string { return "ada<b>" }, Logger: slog.New(slog.DiscardHandler), Version: "v1",
 		May: func(_ *http.Request, do inspect.Do, target string) error {
@@ -43,15 +47,20 @@ func serve(t *testing.T, api inspect.API, may func(do inspect.Do, target string)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := httptest.NewServer(http.StripPrefix("/any/prefix", p))
+	s := httptest.NewUnstartedServer(http.StripPrefix("/any/prefix", p))
+	s.Config.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
+		_ = c.(*net.TCPConn).SetWriteBuffer(16 << 10) // a client that reads nothing is soon noticed
+		return ctx
+	}
+	s.Start()
 	t.Cleanup(func() {
-		if err := p.Close(testwait.Brief(t)); err != nil {
+		if err := p.Close(testwait.Long(t)); err != nil {
 			t.Error("Close:", err)
 		}
 		s.Close()
 		http.DefaultClient.CloseIdleConnections()
 	})
-	return s
+	return p, s
 }
 
 func get(t *testing.T, s *httptest.Server, path string) (status int, body string) {
@@ -184,6 +193,22 @@ func TestEmpty(t *testing.T) {
 	}
 }
 
+// TestCommands shows that a line end in an address is quoted in the command. The page of a thing
+// that does not exist has no command.
+func TestCommands(t *testing.T) {
+	s := serve(t, hostile(t), nil)
+	if _, body := get(t, s, "events?task=x%0Dreboot"); !strings.Contains(body, "swarmiji events --task &#39;x\rreboot&#39;</code>") {
+		t.Error("a line end is not quoted")
+	}
+	l, err := inspect.New(inspect.Config{Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if status, body := get(t, serve(t, l, nil), "task?id=--broker=amqp://evil.example"); status != http.StatusNotFound || strings.Contains(body, "swarmiji task") {
+		t.Errorf("a command for a task that does not exist: %d", status)
+	}
+}
+
 // TestDisabled shows that forbidden changes are disabled with the reason.
 func TestDisabled(t *testing.T) {
 	s := serve(t, hostile(t), func(inspect.Do, string) error { return errors.New("this needs the role <operator>") })
@@ -221,6 +246,7 @@ var changes = []struct {
 	{inspect.DoRequeueDead, "queue=q&name=n", "q", true, false, true},
 	{inspect.DoDropDead, "queue=q&id=x", "q", true, false, true},
 	{inspect.DoDropDead, "queue=q", "q", true, true, true},
+	{inspect.DoDropDead, "queue=q&name=*", "q", true, true, true},
 	{inspect.DoCancelWorkflow, "root=x", "x", true, false, false},
 	{inspect.DoRetryWorkflow, "root=x", "x", false, false, false},
 	{inspect.DoRunSchedule, "id=x", "x", false, false, false},
@@ -325,158 +351,6 @@ func TestActBad(t *testing.T) {
 	}
 	if status, _ := get(t, s, "act"); status == http.StatusOK {
 		t.Error("a GET changes something")
-	}
-}
-
-// stream reads events of a live stream.
-type stream struct {
-	t    *testing.T
-	body io.Closer
-	scan *bufio.Scanner
-}
-
-type message struct{ id, kind, data string }
-
-func connect(t *testing.T, s *httptest.Server, query, last string) *stream {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	t.Cleanup(cancel)
-	r, _ := http.NewRequestWithContext(ctx, http.MethodGet, s.URL+"/any/prefix/live?"+query, http.NoBody)
-	if last != "" {
-		r.Header.Set("Last-Event-ID", last)
-	}
-	resp, err := http.DefaultClient.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if resp.StatusCode != http.StatusOK || resp.Header.Get("Content-Type") != "text/event-stream" {
-		t.Fatalf("%d %v", resp.StatusCode, resp.Header)
-	}
-	t.Cleanup(func() { _ = resp.Body.Close() })
-	st := &stream{t, resp.Body, bufio.NewScanner(resp.Body)}
-	st.until(func(m message) bool { return m.kind == "" && m.id != "" }) // it is ready
-	return st
-}
-
-// next returns the next message, with kind "" for a comment. ok is false at the end.
-func (s *stream) next() (m message, ok bool) {
-	for s.scan.Scan() {
-		name, value, _ := strings.Cut(s.scan.Text(), ": ")
-		switch name {
-		case "":
-			if s.scan.Text() == "" {
-				return m, true
-			}
-		case "id":
-			m.id = value
-		case "event":
-			m.kind = value
-		case "data":
-			m.data = value
-		}
-	}
-	return m, false
-}
-
-// until returns the first message that fits.
-func (s *stream) until(fits func(message) bool) message {
-	s.t.Helper()
-	for {
-		m, ok := s.next()
-		if !ok {
-			s.t.Fatalf("the stream ended: %v", s.scan.Err())
-		}
-		if fits(m) {
-			return m
-		}
-	}
-}
-
-func (s *stream) event() (seq, text, id string) {
-	s.t.Helper()
-	m := s.until(func(m message) bool { return m.kind == "event" })
-	var row struct{ Seq, Text string }
-	if err := json.Unmarshal([]byte(m.data), &row); err != nil {
-		s.t.Fatal(err)
-	}
-	return row.Seq, row.Text, m.id
-}
-
-// TestLive reads a stream: it has ids, filters, resumes behind an id without a gap, reports lost
-// events, and ends with Close.
-func TestLive(t *testing.T) {
-	api := hostile(t)
-	s := serve(t, api, nil)
-	first := connect(t, s, "all=1&type=task-failed", "")
-	changed := connect(t, s, "", "")
-	api.tell("task-sent", "a")
-	api.tell("task-failed", "b<script>")
-	seq, text, id := first.event()
-	if seq != "2" || text != "b<script>" || id == "" {
-		t.Errorf("the event is %s %q with the id %q", seq, text, id)
-	}
-	if m := changed.until(func(m message) bool { return m.kind != "" }); m.kind != "changed" || m.id == "" {
-		t.Errorf("the message is %+v", m)
-	}
-	_ = first.body.Close()
-	api.tell("task-failed", "c")
-	api.tell("task-failed", "d")
-	again := connect2(t, s, "all=1&type=task-failed", id)
-	for _, want := range []string{"c", "d"} {
-		if _, text, _ := again.event(); text != want {
-			t.Errorf("after the interruption came %q, want %q", text, want)
-		}
-	}
-	api.tell("task-failed", "e")
-	if _, text, _ := again.event(); text != "e" {
-		t.Errorf("then came %q", text)
-	}
-	lost := connect2(t, s, "all=1", "of another process")
-	lost.until(func(m message) bool { return m.kind == "lost" })
-	if n := api.subscriptions(); n != 1 {
-		t.Errorf("%d goroutines wait for events, want 1", n)
-	}
-}
-
-// connect2 is connect for a stream whose first messages are needed.
-func connect2(t *testing.T, s *httptest.Server, query, last string) *stream {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	t.Cleanup(cancel)
-	r, _ := http.NewRequestWithContext(ctx, http.MethodGet, s.URL+"/any/prefix/live?"+query, http.NoBody)
-	r.Header.Set("Last-Event-ID", last)
-	resp, err := http.DefaultClient.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = resp.Body.Close() })
-	return &stream{t, resp.Body, bufio.NewScanner(resp.Body)}
-}
-
-// TestLiveEnds shows that Close ends open streams, and that there are no new ones.
-func TestLiveEnds(t *testing.T) {
-	p, err := pages.New(pages.Config{
-		API: hostile(t), User: func(*http.Request) string { return "" }, May: func(*http.Request, inspect.Do, string) error { return nil }, Logger: slog.New(slog.DiscardHandler),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := httptest.NewServer(http.StripPrefix("/any/prefix", p))
-	defer s.Close()
-	one := connect(t, s, "all=1", "")
-	for range 2 {
-		if err := p.Close(testwait.Brief(t)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if _, ok := one.next(); ok {
-		t.Error("a stream goes on after Close")
-	}
-	if status, _ := get(t, s, "live"); status != http.StatusServiceUnavailable {
-		t.Errorf("a stream after Close: %d", status)
-	}
-	if status, _ := get(t, s, "queues"); status != http.StatusServiceUnavailable {
-		t.Errorf("a shared read after Close: %d", status)
 	}
 }
 

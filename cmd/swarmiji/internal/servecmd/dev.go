@@ -16,6 +16,7 @@ import (
 
 	"github.com/swarmiji/swarmiji/cmd/swarmiji/internal/cli"
 	"github.com/swarmiji/swarmiji/consumer"
+	"github.com/swarmiji/swarmiji/control"
 	"github.com/swarmiji/swarmiji/dashboard"
 	"github.com/swarmiji/swarmiji/inspect"
 	"github.com/swarmiji/swarmiji/open"
@@ -67,12 +68,13 @@ func (a *app) dev(ctx context.Context, o *devOptions) (err error) {
 		return err
 	}
 	logger := slog.New(slog.NewTextHandler(a.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))
-	parts := partOptions{history: file("history.db"), record: true}
+	// the first page waits for consumers that it does not know yet, and these are on this machine
+	parts := partOptions{history: file("history.db"), record: true, listen: time.Second}
 	served := false
 	err = a.withParts(ctx, open.Options{Logger: logger}, &parts, func(ctx context.Context, s *open.Swarm, api inspect.API) error {
 		sample := &together{}
 		if !o.quiet {
-			if err := startSample(ctx, s, a.Broker, sample); err != nil {
+			if err := a.startSample(ctx, s, sample); err != nil {
 				return err
 			}
 		}
@@ -118,14 +120,18 @@ func listenLocal(ctx context.Context, address string) (net.Listener, error) {
 }
 
 // startSample runs a consumer, a listener and a producer of sample tasks.
-func startSample(ctx context.Context, s *open.Swarm, url string, g *together) error {
+func (a *app) startSample(ctx context.Context, s *open.Swarm, g *together) error {
+	keys, err := a.Keys()
+	if err != nil {
+		return err
+	}
 	p, err := s.Producer(producer.Config{})
 	if err != nil {
 		return err
 	}
 	g.ends = append(g.ends, p.Close)
 	c, err := s.Consumer(consumer.Config{
-		Queues: map[string]consumer.QueueConfig{sampleQueue: {Workers: 4}}, ShutdownTimeout: time.Second,
+		Queues: map[string]consumer.QueueConfig{sampleQueue: {Workers: 4}}, Control: &control.Config{Keys: keys}, ShutdownTimeout: time.Second,
 	})
 	if err != nil {
 		return err
@@ -139,7 +145,7 @@ func startSample(ctx context.Context, s *open.Swarm, url string, g *together) er
 		}
 		return nil
 	})
-	store, err := open.Schedule(ctx, url, open.ScheduleOptions{})
+	store, err := open.Schedule(ctx, a.Broker, open.ScheduleOptions{})
 	if err != nil {
 		g.run(ctx, func(ctx context.Context) error { return submitSamples(ctx, p) })
 		return nil // the server of the broker cannot hold a schedule

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -21,11 +22,12 @@ import (
 
 // partOptions names the parts of a system beside the broker.
 type partOptions struct {
-	history  string // URL; "": $SWARMIJI_HISTORY
-	record   bool   // write the history too
-	schedule string // URL; "": $SWARMIJI_SCHEDULE, or the broker
-	name     string // of the schedule
-	jobs     string // name or URL; "": $SWARMIJI_JOBS
+	history  string        // URL; "": $SWARMIJI_HISTORY
+	record   bool          // write the history too
+	schedule string        // URL; "": $SWARMIJI_SCHEDULE, or the broker
+	name     string        // of the schedule
+	jobs     string        // name or URL; "": $SWARMIJI_JOBS
+	listen   time.Duration // of inspect.Config; 0: its default
 }
 
 func (o *partOptions) flags(cmd *cobra.Command) {
@@ -50,7 +52,7 @@ func (a *app) withParts(ctx context.Context, o open.Options, p *partOptions, do 
 	}
 	o.Control = true
 	return a.WithSwarm(ctx, o, func(ctx context.Context, s *open.Swarm) (err error) {
-		c := inspect.Config{Wire: w, Actor: a.Actor(), Logger: o.Logger}
+		c := inspect.Config{Wire: w, Actor: a.Actor(), Listen: p.listen, Logger: o.Logger}
 		if c.Control, err = control.NewClient(control.ClientConfig{Bus: s.Control, Keys: keys}); err != nil {
 			return fmt.Errorf("%w: %w", cli.ErrUsage, err)
 		}

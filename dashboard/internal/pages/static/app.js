@@ -4,8 +4,10 @@
 
 const $ = (id) => document.getElementById(id);
 const live = $('live'), pauseButton = $('pause'), away = $('away');
-const tail = $('tail');
-let paused = false, source = null, pending = false, loading = false, retry = 0;
+const fixed = document.body.dataset.page === 'act'; // a question or a result is not loaded again
+let tail = $('tail');
+let paused = false, source = null, loading = false, retry = 0;
+let pending = 'failed' in document.body.dataset; // the page is to be loaded again
 
 // Times in the zone of the reader.
 function localTimes(root) {
@@ -49,14 +51,18 @@ function say(text, state) {
   if ($('live-text').textContent !== text) $('live-text').textContent = text;
 }
 
+const partsOf = (root) => [...root.querySelectorAll('[data-live][id]')];
+
 // A part in use stays as it is until it is left.
 function inUse(part) {
   const active = document.activeElement;
   const typing = part.contains(active) && active.matches('input, select, textarea');
-  return typing || part.matches(':hover') || [...part.querySelectorAll('details')].some((d) => d.open);
+  const parts = part.matches('[data-live]') ? [part] : partsOf(part);
+  return typing || parts.some((p) => p.matches(':hover') || [...p.querySelectorAll('details')].some((d) => d.open));
 }
 
 async function reload() {
+  if (fixed) return;
   pending = true;
   if (loading || paused || document.hidden) return;
   loading = true;
@@ -65,8 +71,10 @@ async function reload() {
     const answer = await fetch(location.href, { headers: { Accept: 'text/html' }, cache: 'no-store' });
     if (answer.status >= 500) throw new Error(answer.status);
     const fresh = new DOMParser().parseFromString(await answer.text(), 'text/html');
+    if (!fresh.getElementById('content')) throw new Error('no page');
     swap(fresh);
     away.hidden = true;
+    connect();
   } catch {
     away.hidden = false;
     pending = true;
@@ -75,23 +83,29 @@ async function reload() {
 }
 
 function swap(fresh) {
-  for (const part of document.querySelectorAll('[data-live][id]')) {
-    const now = fresh.getElementById(part.id);
-    if (!now) continue;
-    dressed(now);
-    if (now.innerHTML === part.innerHTML) continue;
-    if (inUse(part)) {
-      pending = true;
-      continue;
-    }
-    const focused = part.contains(document.activeElement) ? [...part.querySelectorAll('a, button')].indexOf(document.activeElement) : -1;
-    const left = [...part.querySelectorAll('.scroll')].map((s) => s.scrollLeft);
-    part.replaceChildren(...now.childNodes);
-    part.querySelectorAll('.scroll').forEach((s, i) => { s.scrollLeft = left[i] ?? 0; });
-    if (focused >= 0) part.querySelectorAll('a, button')[focused]?.focus({ preventScroll: true });
+  const ids = (root) => [...root.querySelectorAll('[data-live][id], #tail')].map((p) => p.id).join();
+  // a part has come or gone, such as all of them with an error: then the whole content is exchanged
+  const parts = ids(document) === ids(fresh) ? partsOf(document) : [$('content')];
+  for (const part of parts) exchange(part, fresh.getElementById(part.id));
+  if (!tail && $('tail')) {
+    tail = $('tail');
+    disconnect(); // the page of events needs another stream
   }
-  const loaded = fresh.getElementById('loaded');
-  if (loaded) $('loaded').textContent = loaded.textContent;
+  $('loaded').textContent = fresh.getElementById('loaded').textContent;
+}
+
+function exchange(part, now) {
+  dressed(now);
+  if (now.innerHTML === part.innerHTML) return;
+  if (inUse(part)) {
+    pending = true;
+    return;
+  }
+  const focused = part.contains(document.activeElement) ? [...part.querySelectorAll('a, button')].indexOf(document.activeElement) : -1;
+  const left = [...part.querySelectorAll('.scroll')].map((s) => s.scrollLeft);
+  part.replaceChildren(...now.childNodes);
+  part.querySelectorAll('.scroll').forEach((s, i) => { s.scrollLeft = left[i] ?? 0; });
+  if (focused >= 0) part.querySelectorAll('a, button')[focused]?.focus({ preventScroll: true });
 }
 
 // Events of the page of events.
@@ -157,7 +171,7 @@ function missed() {
 // The stream. A hidden page has none, since browsers allow few per host.
 function connect() {
   clearTimeout(retry);
-  if (source || paused || document.hidden) return;
+  if (fixed || source || paused || document.hidden) return;
   const params = new URLSearchParams(tail ? location.search : '');
   if (tail) params.set('all', '1');
   if (lastId) params.set('after', lastId);
@@ -235,4 +249,4 @@ const here = document.querySelector('.menu [aria-current]');
 if (here) here.closest('ul').scrollLeft = here.offsetLeft - (innerWidth - here.offsetWidth) / 2;
 
 dressed(document);
-if (document.body.dataset.page !== 'act') connect();
+connect();
