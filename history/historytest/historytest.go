@@ -295,6 +295,9 @@ func testHeaders(w *world) {
 	w.record(event(events.TaskReceived, "a", 2, header("tenant", "43")))
 	w.found("header.tenant=42")
 	w.found("header.tenant=43 state:received", "a")
+	w.record(event(events.TaskReceived, "a", 3))
+	w.found("header.tenant:*", "b")
+	w.found("-header.tenant:43 state:received", "a")
 }
 
 func testPages(w *world) {

@@ -87,6 +87,7 @@ type label struct {
 type change struct {
 	facts  *history.Facts
 	record history.Record
+	gone   []string // headers that the stored record has and this one has not
 }
 
 // merge merges facts into the stored ones and writes the changed records.
@@ -112,7 +113,11 @@ func (w *writer) merge(ctx context.Context, all []*history.Facts) error {
 		} else {
 			w.inserted++
 		}
-		changes = append(changes, change{merged, merged.Record()})
+		c := change{facts: merged, record: merged.Record()}
+		if ok {
+			c.gone = goneHeaders(old, &c.record)
+		}
+		changes = append(changes, c)
 		buckets = append(buckets, merged.Buckets(old)...)
 	}
 	if len(changes) == 0 {
@@ -126,6 +131,18 @@ func (w *writer) merge(ctx context.Context, all []*history.Facts) error {
 		return err
 	}
 	return w.count(ctx, buckets, ids)
+}
+
+// goneHeaders returns the headers of the stored facts that the record has not: another event of the
+// task, such as the one of a later life, tells its headers.
+func goneHeaders(stored *history.Facts, r *history.Record) []string {
+	var gone []string
+	for k := range stored.Record().Headers {
+		if _, ok := r.Headers[k]; !ok {
+			gone = append(gone, k)
+		}
+	}
+	return gone
 }
 
 // read returns the stored facts of these tasks by id. A row that cannot be read counts as empty, so
@@ -164,6 +181,9 @@ func (w *writer) labels(ctx context.Context, changes []change) (map[label]int64,
 		r := &changes[i].record
 		need[label{labelName, r.Name}], need[label{labelQueue, r.Queue}], need[label{labelClass, r.Class}] = true, true, true
 		for k := range r.Headers {
+			need[label{labelHeader, k}] = true
+		}
+		for _, k := range changes[i].gone {
 			need[label{labelHeader, k}] = true
 		}
 	}
@@ -262,8 +282,20 @@ func (w *writer) write(ctx context.Context, changes []change, ids map[label]int6
 	err := w.bulk(ctx, "INSERT INTO swarmiji_history (ns, id, state, changed, name, queue, class, node, parent, root, grp, wait, run, attempts, error, facts)",
 		"", "ON CONFLICT (ns, id) DO UPDATE SET "+excluded("state", "changed", "name", "queue", "class", "node", "parent", "root", "grp", "wait", "run", "attempts", "error", "facts"),
 		rows)
-	if err != nil || len(headers) == 0 {
+	if err != nil {
 		return err
+	}
+	for i := range changes {
+		for _, k := range changes[i].gone {
+			_, err := w.tx.Exec(ctx, "DELETE FROM swarmiji_history_header WHERE label = $1 AND seq = (SELECT seq FROM swarmiji_history WHERE ns = $2 AND id = $3)",
+				ids[label{labelHeader, k}], w.ns, string(changes[i].record.ID))
+			if err != nil {
+				return err
+			}
+		}
+	}
+	if len(headers) == 0 {
+		return nil
 	}
 	return w.bulk(ctx, "INSERT INTO swarmiji_history_header (seq, label, value, changed)",
 		"SELECT h.seq, v.c3, v.c4, v.c5 FROM %s JOIN swarmiji_history AS h ON h.ns = v.c1 AND h.id = v.c2 WHERE true",
