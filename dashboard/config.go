@@ -135,7 +135,7 @@ func (c *Config) check() error {
 		}
 	}
 	if (len(c.Proxies) > 0) != (c.ProxyHeader != "") {
-		bad("Proxies and ProxyHeader need each other")
+		bad("Proxies and ProxyHeader (--proxy and --proxy-header) need each other")
 	}
 	if !c.ProxyRole.known() {
 		bad("ProxyRole is the unknown %v", c.ProxyRole)

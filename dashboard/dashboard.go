@@ -99,7 +99,7 @@ func (d *Dashboard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Set("Cache-Control", "no-store")
 	switch {
 	case !d.c.knows(r.Host):
-		refuse(w, http.StatusMisdirectedRequest, "This name is not known here. Add it to the allowed hosts of the dashboard, or call it by localhost.")
+		refuse(w, http.StatusMisdirectedRequest, "This name is not known here. Add it with --allow-host or Config.AllowedHosts, or call it by localhost.")
 		return
 	case len(r.URL.RequestURI()) > maxURL:
 		refuse(w, http.StatusRequestURITooLong, "The address is too long.")

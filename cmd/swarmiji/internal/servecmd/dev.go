@@ -82,13 +82,13 @@ func (a *app) dev(ctx context.Context, o *devOptions) (err error) {
 		if !o.quiet {
 			a.Say("the sample worker serves the queue %s; in another terminal try:", sampleQueue)
 			for _, line := range []string{
+				"export SWARMIJI_BROKER=" + open.Redact(a.Broker),
 				`swarmiji call demo.add '{"a": 2, "b": 3}' --queue ` + sampleQueue + " --wait",
 				"swarmiji task ls state:failed --store " + parts.history,
 				"swarmiji queue pause " + sampleQueue,
 			} {
-				a.Say("  %s", line)
+				_, _ = fmt.Fprintln(a.Stderr, "  "+line) // as it is pasted
 			}
-			a.Say("with SWARMIJI_BROKER=%s", open.Redact(a.Broker))
 		}
 		served = true
 		err := a.serveDashboard(ctx, ln, dashboard.Config{API: api, Logger: logger})
