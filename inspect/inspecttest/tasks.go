@@ -65,7 +65,7 @@ func testWhy(w *world) {
 	w.helps(r, inspect.DoCancelTask, "swarmiji task cancel t-later --queue work")
 	w.untilState(api, "t-later", inspect.StateDelayed)
 	w.submit(againTask, "t-again")
-	w.untilState(api, "t-again", inspect.State(task.StateRetrying)) // the record follows the new message
+	w.untilState(api, "t-again", inspect.State(task.StateRetrying)) // its record comes last
 	r = w.untilWhy(api, "t-again", inspect.KindRetry)
 	if left := time.Until(r.At); left < waiting/2 || !strings.Contains(r.Text, "Attempt 1 has failed") || !strings.Contains(r.Text, "not yet") {
 		w.Errorf("a task that is retried: %+v", r)
