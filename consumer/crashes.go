@@ -61,9 +61,9 @@ func (r crashRun) WaitContext() (context.Context, context.CancelFunc) {
 // counting the end of a handler (false).
 func (r crashRun) SetRunning(running bool) {
 	if running {
-		r.queue.c.running.Add(r.run, r.worker)
+		r.queue.c.running.Add(r.run, int(r.worker))
 	} else {
-		r.queue.c.running.Remove(r.run, r.worker)
+		r.queue.c.running.Remove(r.run, int(r.worker))
 	}
 }
 

@@ -68,17 +68,17 @@ func (q *queue) perform(r *run) {
 	// The queue was paused or the consumer stopped. A task that is added to running after that must
 	// not start.
 	if !q.accepts() {
-		c.running.Remove(r, r.worker)
+		c.running.Remove(r, int(r.worker))
 		r.giveBackUnstarted()
 		return
 	}
 	if r.settleIfRevoked() || r.moveIfPaused() || !r.admit() {
-		c.running.Remove(r, r.worker)
+		c.running.Remove(r, int(r.worker))
 		return
 	}
 	if start, later := q.begin(r); !start {
 		r.releaseAdmissions()
-		c.running.Remove(r, r.worker)
+		c.running.Remove(r, int(r.worker))
 		if later != nil {
 			q.settling.Go(later)
 		}
@@ -168,7 +168,7 @@ func (q *queue) finish(r *run, result any, err error) {
 // acknowledgement. Before the settlement it clears a suspect's note of the start, and waits for the
 // broker. After SettleTx it calls settleAfterTx.
 func (q *queue) conclude(r *run, result any, err error) {
-	q.c.running.End(r, r.worker)
+	q.c.running.End(r, int(r.worker))
 	q.c.cfg.Metrics.Active.Dec(1)
 	q.c.cfg.Metrics.ObserveRun(&r.request, r.ended)
 	r.releaseContext()

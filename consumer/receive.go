@@ -28,11 +28,9 @@ import (
 // run holds the state of one delivery from its receipt to the end of its settlement.
 type run struct {
 	queue    *queue
-	worker   int // index of the worker that received it
 	delivery broker.Delivery
 	message  *broker.Message
 	format   serializer.Format // format of the message; its copies use the same
-	bare     bool              // the message has no envelope: its body is the arguments
 	arrived  wire.Value        // the arguments as they arrived, if compressed; copies send them again
 	handler  task.Handler
 	request  task.Request
@@ -41,19 +39,20 @@ type run struct {
 	unreadable error // why the arguments cannot be read; the handler does not run
 
 	ended      time.Time
-	unsendable bool // the settlement failed for good: see failUnsendable
-
 	crash      crashes.State                     // the notes of its starts
 	admissions runs.Admissions                   // what Config.Admit has returned
 	progress   atomic.Pointer[progress.Reporter] // nil: its handler has reported no progress
-	// the broker has confirmed that no earlier delivery has started
-	notStartedBefore bool
-	hasEarlySlot     atomic.Bool // it holds one of q.earlySlots
+	answer     *answers.Claim                    // the deferral that this run settles; nil: a message of the broker
+	inTx       intx.State                        // its handler may settle it in a transaction
 
-	answer  *answers.Claim // the deferral that this run settles; nil: a message of the broker
-	expects atomic.Bool    // its handler has called task.Expect
-	stale   atomic.Bool    // another delivery has settled or deferred the task: ignore this one
-	inTx    intx.State     // its handler may settle it in a transaction
+	// The small fields stand together, so that each run needs less memory.
+	worker           int32       // index of the worker that received it
+	bare             bool        // the message has no envelope: its body is the arguments
+	unsendable       bool        // the settlement failed for good: see failUnsendable
+	notStartedBefore bool        // the broker has confirmed that no earlier delivery has started
+	hasEarlySlot     atomic.Bool // it holds one of q.earlySlots
+	expects          atomic.Bool // its handler has called task.Expect
+	stale            atomic.Bool // another delivery has settled or deferred the task: ignore this one
 
 	// Progress of the run. A stop that leaves a handler behind reads these fields from another
 	// goroutine.
@@ -161,7 +160,7 @@ func (q *queue) read(d broker.Delivery, worker int) (*run, error) {
 		}
 	}
 	wire.BeginLife(e, m, q.c.cfg.Wire.Sealer != nil)
-	r := &run{queue: q, worker: worker, delivery: d, message: m, format: format, bare: bare, arrived: arrived, unreadable: unreadable}
+	r := &run{queue: q, worker: int32(worker), delivery: d, message: m, format: format, bare: bare, arrived: arrived, unreadable: unreadable}
 	r.request = *task.NewRequest(e, bind)
 	// a message must not choose the broker address of its result
 	if e.ReplyTo != "" && task.CheckName(e.ReplyTo) != nil {

@@ -16,17 +16,17 @@ const (
 )
 
 // Histogram counts non-negative values. Count, sum, minimum and maximum are exact. Percentiles come
-// from buckets and are at most 6.25 % too high. Negative values count as 0. The zero value is empty
-// and ready for use. Safe for concurrent use. It must not be copied.
+// from buckets and are at most 6.25 % too high. The standard deviation comes from the middles of
+// the buckets. Negative values count as 0. The zero value is empty and ready for use. Safe for
+// concurrent use. It must not be copied.
 //
 // The histogram of go-metrics keeps only a sample of the values, so its sum is not exact. It also
 // needs ten times as much time.
 type Histogram struct {
-	count, sum atomic.Int64
-	squares    atomic.Uint64 // float64 bits of the sum of squares
-	max        atomic.Int64
-	below      atomic.Int64 // math.MaxInt64 minus the smallest value
-	bucket     [buckets]atomic.Int64
+	sum    atomic.Int64
+	max    atomic.Int64
+	below  atomic.Int64 // math.MaxInt64 minus the smallest value
+	bucket [buckets]atomic.Int64
 }
 
 // bucketOf returns the index of the bucket for v. Each value below subBuckets has its own bucket.
@@ -49,20 +49,14 @@ func bucketTop(i int) int64 {
 	return int64(min(top, math.MaxInt64))
 }
 
-// Update records v.
+// Update records v. Every task calls it several times, so it writes as few shared words as it can:
+// all that the buckets tell is computed from them when it is asked for.
 func (h *Histogram) Update(v int64) {
 	v = max(v, 0)
-	h.bucket[bucketOf(v)].Add(1)
-	h.sum.Add(v)
-	for {
-		old := h.squares.Load()
-		if h.squares.CompareAndSwap(old, math.Float64bits(math.Float64frombits(old)+float64(v)*float64(v))) {
-			break
-		}
-	}
 	raise(&h.below, math.MaxInt64-v)
 	raise(&h.max, v)
-	h.count.Add(1)
+	h.sum.Add(v)
+	h.bucket[bucketOf(v)].Add(1)
 }
 
 // raise sets n to v if v is larger.
@@ -76,15 +70,19 @@ func (h *Histogram) Clear() {
 	for i := range h.bucket {
 		h.bucket[i].Store(0)
 	}
-	h.count.Store(0)
 	h.sum.Store(0)
-	h.squares.Store(0)
 	h.max.Store(0)
 	h.below.Store(0)
 }
 
 // Count returns the number of values.
-func (h *Histogram) Count() int64 { return h.count.Load() }
+func (h *Histogram) Count() int64 {
+	var n int64
+	for i := range h.bucket {
+		n += h.bucket[i].Load()
+	}
+	return n
+}
 
 // Sum returns the sum of all values.
 func (h *Histogram) Sum() int64 { return h.sum.Load() }
@@ -94,7 +92,7 @@ func (h *Histogram) Max() int64 { return h.max.Load() }
 
 // Min returns the smallest value, or 0 without values.
 func (h *Histogram) Min() int64 {
-	if h.count.Load() == 0 {
+	if h.Count() == 0 {
 		return 0
 	}
 	return math.MaxInt64 - h.below.Load()
@@ -102,24 +100,37 @@ func (h *Histogram) Min() int64 {
 
 // Mean returns the mean, or 0 without values.
 func (h *Histogram) Mean() float64 {
-	n := h.count.Load()
+	n := h.Count()
 	if n == 0 {
 		return 0
 	}
 	return float64(h.sum.Load()) / float64(n)
 }
 
-// Variance returns the variance of all values.
+// Variance returns the variance of the values, as if each were the middle of its bucket.
 func (h *Histogram) Variance() float64 {
-	n := float64(h.count.Load())
+	s := h.Snapshot() // both loops need the same counts
+	n, mean := float64(s.Count()), 0.0
 	if n == 0 {
 		return 0
 	}
-	mean := h.Mean()
-	return max(0, math.Float64frombits(h.squares.Load())/n-mean*mean)
+	for top, count := range s.Buckets() {
+		mean += middle(top) * float64(count) / n
+	}
+	variance := 0.0
+	for top, count := range s.Buckets() {
+		variance += (middle(top) - mean) * (middle(top) - mean) * float64(count) / n
+	}
+	return variance
 }
 
-// StdDev returns the standard deviation of all values.
+// middle returns the middle of the bucket with the largest value top.
+func middle(top int64) float64 {
+	bottom := bucketTop(bucketOf(top)-1) + 1
+	return (float64(bottom) + float64(top)) / 2
+}
+
+// StdDev returns the square root of Variance.
 func (h *Histogram) StdDev() float64 { return math.Sqrt(h.Variance()) }
 
 // Percentile returns the value that at least the fraction p (0 to 1) of all values do not exceed.
@@ -171,9 +182,7 @@ func (h *Histogram) Snapshot() *Histogram {
 		s.bucket[i].Store(h.bucket[i].Load())
 	}
 	s.sum.Store(h.sum.Load())
-	s.squares.Store(h.squares.Load())
 	s.below.Store(h.below.Load())
 	s.max.Store(h.max.Load())
-	s.count.Store(h.count.Load())
 	return s
 }

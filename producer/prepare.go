@@ -7,7 +7,6 @@ import (
 	"maps"
 	"time"
 
-	"github.com/google/uuid"
 
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/internal/wire"
@@ -85,11 +84,11 @@ func (p *Producer) prepare(ctx context.Context, c *task.Call, s *staged) error {
 		}
 	}
 	if e.ID == "" {
-		id, err := uuid.NewV7()
+		id, err := p.ids.next()
 		if err != nil {
-			return fmt.Errorf("swarmiji: make an id: %w", err)
+			return err
 		}
-		e.ID = task.ID(id.String())
+		e.ID = id
 	} else if err := e.ID.Check(); err != nil {
 		return err
 	} else {

@@ -34,6 +34,7 @@ type Producer struct {
 	send    middleware.Sender // the middleware around stage; may be nil
 	levels  map[string][]int  // priority levels of the declared queues
 	base    *task.Metadata    // &cfg.Defaults; nil: they set nothing
+	ids     *ids
 	inbox   map[resultstore.ResultStore]*inbox
 	report  *report.Reporter // nil without Config.Events
 	sent    atomic.Int64     // tasks with an event
@@ -57,7 +58,7 @@ func New(c Config) (*Producer, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Producer{declaring: make(chan struct{}, 1), cfg: c, codec: codec, levels: make(map[string][]int), inbox: make(map[resultstore.ResultStore]*inbox)}
+	p := &Producer{declaring: make(chan struct{}, 1), cfg: c, codec: codec, ids: newIDs(), levels: make(map[string][]int), inbox: make(map[resultstore.ResultStore]*inbox)}
 	for _, q := range c.Queues {
 		p.levels[q.Name] = q.Levels
 	}

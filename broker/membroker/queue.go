@@ -72,18 +72,22 @@ func (q *queue) full() bool { return q.s.maxQueue > 0 && q.ready+q.delayed >= q.
 // later Generation, it does nothing. An earlier Generation that waits is replaced. The caller must
 // call dispatch afterwards. Call it with q.mu held.
 func (q *queue) put(m *broker.Message, at time.Time) {
-	if m.ID != "" && q.superseded(m) {
-		return
+	first := q.byID[m.ID] // a message without an ID is not in the map
+	if first != nil {
+		if first.supersedes(m) {
+			return
+		}
+		q.dropWaiting(first)
+		first = q.byID[m.ID]
 	}
-	q.insert(m, at)
+	q.insert(m, at, first)
 }
 
-// insert stores m for delivery at the given time, whatever else the queue holds. Call it with q.mu
-// held.
-func (q *queue) insert(m *broker.Message, at time.Time) {
-	it := &item{m: m, q: q, index: -1}
+// insert stores m for delivery at the given time. same is the first item with the same ID, or nil.
+// Call it with q.mu held.
+func (q *queue) insert(m *broker.Message, at time.Time, same *item) {
+	it := &item{m: m, q: q, same: same, index: -1}
 	if m.ID != "" {
-		it.same = q.byID[m.ID]
 		q.byID[m.ID] = it
 	}
 	if at.IsZero() || !at.After(time.Now()) {
@@ -93,24 +97,27 @@ func (q *queue) insert(m *broker.Message, at time.Time) {
 	}
 }
 
-// superseded reports whether the queue has the same (ID, Generation) as m or a later Generation.
-// Otherwise it removes the earlier Generations that wait. An earlier Generation that a consumer
-// holds stays. Call it with q.mu held.
-func (q *queue) superseded(m *broker.Message) bool {
-	first := q.byID[m.ID]
-	for it := first; it != nil; it = it.same {
+// supersedes reports whether it, or another item with the same ID that follows it, has the
+// Generation of m or a later one. Call it with q.mu held.
+func (it *item) supersedes(m *broker.Message) bool {
+	for ; it != nil; it = it.same {
 		if it.m.Generation >= m.Generation {
 			return true
 		}
 	}
-	for it := first; it != nil; {
+	return false
+}
+
+// dropWaiting drops it and the items with the same ID that follow it, except those that a consumer
+// holds. Call it with q.mu held.
+func (q *queue) dropWaiting(it *item) {
+	for it != nil {
 		next := it.same // drop removes it from the list
 		if it.place != held {
 			q.drop(it)
 		}
 		it = next
 	}
-	return false
 }
 
 // append makes the item ready at the end of its level, with a new seq. It wakes no receiver. Call

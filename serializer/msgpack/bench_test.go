@@ -124,7 +124,7 @@ func BenchmarkLibraryEnvelope(b *testing.B) {
 	e := addEnvelope(b)
 	write := func() ([]byte, error) {
 		u, _ := parseUUID(string(e.ID))
-		w := &buffer{make([]byte, 0, 96)}
+		w := bytes.NewBuffer(make([]byte, 0, 96))
 		enc := lib.GetEncoder()
 		enc.Reset(w)
 		enc.UseCompactInts(true)
@@ -145,7 +145,7 @@ func BenchmarkLibraryEnvelope(b *testing.B) {
 		step(keyOrigin, func() error { return enc.EncodeString(e.Origin) })
 		step(keyReplyTo, func() error { return enc.EncodeBool(true) })
 		lib.PutEncoder(enc)
-		return w.b, err
+		return w.Bytes(), err
 	}
 	data, err := write()
 	if err != nil {

@@ -4,6 +4,7 @@ package msgpack
 import (
 	"bytes"
 	"fmt"
+	"sync"
 
 	lib "github.com/vmihailenco/msgpack/v5"
 
@@ -27,11 +28,26 @@ type Serializer struct{}
 // ContentType returns [serializer.ContentMsgpack].
 func (Serializer) ContentType() string { return serializer.ContentMsgpack }
 
-// buffer is the smallest writer that the library accepts.
-type buffer struct{ b []byte }
+// encoder is an encoder of the library and the buffer that it writes to.
+type encoder struct {
+	buf bytes.Buffer
+	lib *lib.Encoder
+}
 
-func (w *buffer) Write(p []byte) (int, error) { w.b = append(w.b, p...); return len(p), nil }
-func (w *buffer) WriteByte(c byte) error      { w.b = append(w.b, c); return nil }
+// decoder is a decoder of the library and the reader that it reads from.
+type decoder struct {
+	data bytes.Reader
+	lib  *lib.Decoder
+}
+
+// One that was used without an error is used again.
+var (
+	encoders = sync.Pool{New: func() any { return &encoder{lib: lib.NewEncoder(nil)} }}
+	decoders = sync.Pool{New: func() any { return &decoder{lib: lib.NewDecoder(nil)} }}
+)
+
+// maxKept is the largest buffer, in bytes, that stays with its encoder.
+const maxKept = 16 << 10
 
 // Marshal implements [serializer.Serializer]. Returns [serializer.ErrValue] if the result would not
 // pass [Scan].
@@ -42,18 +58,22 @@ func (Serializer) Marshal(v any) (data []byte, err error) {
 			data, err = nil, fmt.Errorf("%w: msgpack of a %T: %v", serializer.ErrValue, v, p)
 		}
 	}()
-	w := &buffer{make([]byte, 0, 64)}
-	enc := lib.GetEncoder()
-	enc.Reset(w)
-	enc.UseCompactInts(true)
-	if err := enc.Encode(v); err != nil {
+	enc := encoders.Get().(*encoder)
+	enc.lib.Reset(&enc.buf)
+	enc.lib.UseCompactInts(true)
+	if err := enc.lib.Encode(v); err != nil {
 		return nil, fmt.Errorf("%w: msgpack of a %T: %w", serializer.ErrValue, v, err)
 	}
-	lib.PutEncoder(enc)
-	if _, err := rawmsgpack.Check(w.b); err != nil {
+	data = enc.buf.Bytes()
+	if enc.buf.Cap() <= maxKept {
+		data = bytes.Clone(data)
+		enc.buf.Reset()
+		encoders.Put(enc)
+	}
+	if _, err := rawmsgpack.Check(data); err != nil {
 		return nil, fmt.Errorf("%w: msgpack of a %T could not be decoded again: %w", serializer.ErrValue, v, err)
 	}
-	return w.b, nil
+	return data, nil
 }
 
 // Unmarshal implements [serializer.Serializer].
@@ -72,15 +92,17 @@ func (Serializer) Unmarshal(data []byte, v any) (err error) {
 			err = fmt.Errorf("%w: msgpack into a %T: %v", serializer.ErrValue, v, p)
 		}
 	}()
-	r := bytes.NewReader(data)
-	dec := lib.GetDecoder()
-	dec.Reset(r)
-	if err := dec.Decode(v); err != nil {
+	dec := decoders.Get().(*decoder)
+	dec.data.Reset(data)
+	dec.lib.Reset(&dec.data)
+	if err := dec.lib.Decode(v); err != nil {
 		return fmt.Errorf("%w: msgpack into a %T: %w", serializer.ErrValue, v, err)
 	}
-	lib.PutDecoder(dec)
-	if r.Len() > 0 {
-		return fmt.Errorf("%w: msgpack into a %T left %d bytes", serializer.ErrMalformed, v, r.Len())
+	left := dec.data.Len()
+	dec.data.Reset(nil)
+	decoders.Put(dec)
+	if left > 0 {
+		return fmt.Errorf("%w: msgpack into a %T left %d bytes", serializer.ErrMalformed, v, left)
 	}
 	return nil
 }
