@@ -42,8 +42,9 @@ type run struct {
 	crash      crashes.State                     // the notes of its starts
 	admissions runs.Admissions                   // what Config.Admit has returned
 	progress   atomic.Pointer[progress.Reporter] // nil: its handler has reported no progress
-	answer     *answers.Claim                    // the deferral that this run settles; nil: a message of the broker
-	inTx       intx.State                        // its handler may settle it in a transaction
+	// the deferral that this run settles; nil: a message of the broker
+	answer *answers.Claim
+	inTx   intx.State // its handler may settle it in a transaction
 
 	// The small fields stand together, so that each run needs less memory.
 	worker           int32       // index of the worker that received it

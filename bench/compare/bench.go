@@ -43,6 +43,7 @@ type bench struct {
 	program string
 	url     string
 	seen    map[side][]report
+	failed  map[side]error // the first error of a side, which is not measured again
 }
 
 // side is one of the two sides that a row compares.
@@ -52,8 +53,9 @@ type side struct {
 }
 
 // measure runs every measurement of the rows once in order, then repeats that for the number of
-// runs. So a temporary disturbance of the machine affects both sides. Rows with the same
-// measurement share it.
+// runs. So a temporary disturbance of the machine affects both sides. The sides take turns in being
+// the first, since the second one was seen to be slower by several percent. Rows with the same
+// measurement share it. Returns only the error of ctx: another one is stored in b.failed.
 func (b *bench) measure(ctx context.Context, rows []row) error {
 	for run := range b.runs {
 		done := make(map[side]bool)
@@ -61,13 +63,21 @@ func (b *bench) measure(ctx context.Context, rows []row) error {
 			if r.once && run > 0 {
 				continue
 			}
-			for _, s := range b.sides(r) {
-				if done[s] {
+			sides := b.sides(r)
+			if run%2 == 1 {
+				slices.Reverse(sides)
+			}
+			for _, s := range sides {
+				if done[s] || b.failed[s] != nil {
 					continue
 				}
 				done[s] = true
 				if err := b.run(ctx, s); err != nil {
-					return fmt.Errorf("%s: %w", r.name, err)
+					if ctx.Err() != nil {
+						return err
+					}
+					fmt.Fprintf(os.Stderr, "compare: %s: %v\n", r.name, err)
+					b.failed[s] = err
 				}
 			}
 		}
@@ -87,10 +97,14 @@ func (b *bench) sides(r row) []side {
 	return sides
 }
 
-// line formats a row and reports whether the result meets the target.
+// line formats a row and reports whether the result meets the target. A row of which a side has
+// failed does not.
 func (b *bench) line(r row) (text string, ok bool) {
 	var medians [2]float64
 	for i, s := range b.sides(r) {
+		if err := b.failed[s]; err != nil {
+			return fmt.Sprintf("| %s | %v | | | | **failed** |", r.name, err), false
+		}
 		medians[i] = b.median(s, r.figure)
 	}
 	return r.cells(medians[0], medians[1])

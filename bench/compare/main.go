@@ -1,6 +1,6 @@
 // Command compare starts a server of each engine and runs ./bench on it, alternately with Swarmiji
 // and with the bare client. It prints a table of the medians, their ratios and the targets. It
-// exits with status 1 if a row misses its target.
+// exits with status 1 if a row misses its target or cannot be measured.
 //
 //	go run ./bench/compare [-engines rabbit,redis,nats,postgres,sqlite,memory] [-runs 3] [-scale 1]
 //		[-only drain] [-base FILE] [-new FILE]
@@ -116,7 +116,7 @@ func compare(ctx context.Context, o options, e engine) (missed int, err error) {
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, stop()) }()
-	b := bench{program: o.new, url: url, options: o, seen: make(map[side][]report)}
+	b := bench{program: o.new, url: url, options: o, seen: make(map[side][]report), failed: make(map[side]error)}
 	if err := b.measure(ctx, e.rows); err != nil {
 		return 0, err
 	}
