@@ -121,8 +121,7 @@ func (c groupServer) Wanted() []string { return c.wanted.Names() }
 // Queues returns the consumed queues.
 func (c groupServer) Queues() []string { return c.queues.Names() }
 
-// Serve adds a queue of the group, with its configuration in the program changed by s. A consumed
-// queue gets the workers of this configuration.
+// Serve adds a queue of the group, or scales a consumed one, as the program and s configure it.
 func (c groupServer) Serve(name string, s settings.Served) error {
 	cfg := c.wanted.Get(name)
 	if len(s.Levels) > 0 {

@@ -66,8 +66,8 @@ type Group struct {
 
 // Served says how a group of consumers serves a queue.
 type Served struct {
-	// Workers is the number of handlers that run at once in each consumer. 0: the default of the
-	// consumer.
+	// Workers is the number of handlers that run at once in each consumer. 0: as the consumer
+	// configures the queue, or its default.
 	Workers int `json:"workers,omitempty"`
 	// Levels are the priority levels of the queue; all its producers and consumers need the same.
 	Levels []int `json:"levels,omitempty"`

@@ -121,8 +121,9 @@ func (s *Store) List(ctx context.Context, prefix string) ([]settings.Value, erro
 				case e == nil: // all present values were sent
 					return nil
 				}
-				if key := decoded(e.Key()); strings.HasPrefix(key, prefix) {
-					all = append(all, settings.Value{Key: key, Data: slices.Clone(e.Value()), Revision: e.Revision()})
+				v := settings.Value{Key: decoded(e.Key()), Data: slices.Clone(e.Value()), Revision: e.Revision()}
+				if strings.HasPrefix(v.Key, prefix) && v.Readable() && encoded(v.Key) == e.Key() {
+					all = append(all, v)
 				}
 			case <-ctx.Done():
 				return ctx.Err()

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/goleak"
 
 	"github.com/swarmiji/swarmiji/connect/natsconnect"
@@ -45,11 +47,36 @@ func TestStore(t *testing.T) {
 				line.SetDown(true)
 				return func() { line.SetDown(false) }
 			},
+			Foreign:  func(t testing.TB) { foreign(t, srv, ns) },
 			Secret:   srv.Password(),
 			Promises: settingstest.Promises{Exact: true, Durable: true},
 			Report:   "../../docs/capabilities/settings-nats.json",
 		}
 	})
+}
+
+// foreign writes keys into the bucket as another program would.
+func foreign(t testing.TB, srv *testserver.NATS, namespace string) {
+	t.Helper()
+	conn, err := nats.Connect(srv.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	js, err := jetstream.New(conn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx := testwait.Long(t)
+	bucket, err := js.KeyValue(ctx, "swj_settings_"+namespace)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range []string{"other.program", "a/b/c/d/e", "=", "a=2Fb"} {
+		if _, err := bucket.Put(ctx, key, []byte("{}")); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 func TestNewRefuses(t *testing.T) {

@@ -188,6 +188,7 @@ func (a *App) ChangeOf(c *inspect.Change, what string) error {
 	t := &Table{Head: []string{"TARGET", "DONE"}}
 	done := fmt.Sprintf("%d %s", c.Done, what)
 	if c.DryRun {
+		a.SayDryRun()
 		done = fmt.Sprintf("%d would be %s", c.Done, what)
 		if c.More {
 			done = fmt.Sprintf("%d or more would be %s", c.Done, what)
@@ -204,6 +205,9 @@ func (a *App) ChangeOf(c *inspect.Change, what string) error {
 	}
 	return err
 }
+
+// SayDryRun prints the remark of each --dry-run.
+func (a *App) SayDryRun() { a.Say("a dry run: nothing was changed") }
 
 // Confirmed returns an error unless --yes or --dry-run is given.
 func Confirmed(yes, dryRun bool) error {
