@@ -120,8 +120,8 @@ func (b *Bucket) Add(o *Bucket) {
 	b.N, b.Wait, b.Run = b.N+o.N, sum(b.Wait, o.Wait), sum(b.Run, o.Run)
 }
 
-// ErrTooMany returns the error of Counts for more than [MaxBuckets] rows.
-func ErrTooMany() error {
+// TooMany returns the error of Counts for more than [MaxBuckets] rows, for adapters.
+func TooMany() error {
 	return fmt.Errorf("%w: more than %d counts; choose a shorter time or fewer parts", ErrQuery, MaxBuckets)
 }
 

@@ -15,12 +15,8 @@ import (
 
 // requeueOutput is the output of dead requeue.
 type requeueOutput struct {
-	Queue    string            `json:"queue"`
-	Requeued int               `json:"requeued"`
-	Already  int               `json:"already"`
-	Refused  int               `json:"refused"`
-	Unfenced int               `json:"unfenced"`
-	Problems []inspect.Problem `json:"problems,omitempty"`
+	Queue string `json:"queue"`
+	cli.Requeued
 }
 
 func (a *app) deadRequeueCmd() *cobra.Command {
@@ -60,33 +56,14 @@ func (a *app) deadRequeueCmd() *cobra.Command {
 				if none := noneOf(args[0], &f, r.Done+r.Already+r.Refused); err == nil && none != nil {
 					return none
 				}
-				return errors.Join(a.requeued(args[0], &r), err)
+				out, t, refused := cli.RequeuedOf(&r, "QUEUE", args[0])
+				return errors.Join(a.Show(requeueOutput{args[0], out}, t), refused, err)
 			})
 		},
 	}
 	which.flags(cmd, 0)
 	bulk.flags(cmd, "confirm more than 100 letters")
 	return cmd
-}
-
-// requeued prints the result of a requeue. It returns an error if letters were refused.
-func (a *app) requeued(queue string, r *inspect.Change) error {
-	out := requeueOutput{Queue: queue, Requeued: r.Done, Already: r.Already, Refused: r.Refused, Unfenced: r.Unfenced, Problems: r.Problems}
-	t := &cli.Table{Head: []string{"QUEUE", "DEAD LETTERS"}}
-	t.Add(queue, fmt.Sprintf("%d requeued", r.Done))
-	if r.Unfenced > 0 {
-		t.Add("", fmt.Sprintf("%d of these without a record: what their old runs still write is not refused", r.Unfenced))
-	}
-	if r.Already > 0 {
-		t.Add("", fmt.Sprintf("%d had been requeued already", r.Already))
-	}
-	for _, p := range r.Problems {
-		t.Add(p.ID, "refused: "+p.Reason)
-	}
-	if err := a.Show(out, t); err != nil || r.Refused == 0 {
-		return err
-	}
-	return fmt.Errorf("%d dead letters were refused", r.Refused)
 }
 
 func (a *app) deadDropCmd() *cobra.Command {
