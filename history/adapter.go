@@ -93,7 +93,7 @@ func (q CountQuery) Selects(b *Bucket) bool {
 		(q.Queue == "" || q.Queue == b.Queue) && (q.Name == "" || q.Name == b.Name)
 }
 
-// Row returns b without what rows of q are not about, for adapters.
+// Row returns b without the fields that q does not ask for, for adapters.
 func (q CountQuery) Row(b *Bucket) Bucket {
 	one := *b
 	if !q.PerMinute {

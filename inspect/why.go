@@ -167,7 +167,7 @@ func (x *explainer) explainLimits(ctx context.Context) error {
 func (x *explainer) explainQueue(ctx context.Context, ready bool) error {
 	if x.queue == "" { // the event about it was lost
 		if ready {
-			x.add(Reason{Kind: KindUnknown}, "It waits, and its queue is not known.")
+			x.add(Reason{Kind: KindReady}, "It waits in a queue that is not known.")
 		}
 		return nil
 	}

@@ -79,8 +79,8 @@ func New(c Config) (*Store, error) {
 		return nil, err
 	}
 	s := &Store{conn: conn, backoff: c.Connect.Backoff, bucket: jetstream.KeyValueConfig{
-		Bucket: "swj_settings_" + c.Namespace, Description: "settings of a swarm", History: 1, Storage: jetstream.FileStorage,
-		MaxValueSize: settings.MaxData + 1024, // and the header Replicas: max(c.Replicas, 1),
+		Bucket: "swj_settings_" + c.Namespace, Description: "settings of a swarm", History: 1, Storage: jetstream.FileStorage, Replicas: max(c.Replicas, 1),
+		MaxValueSize: settings.MaxData + 1024, // and the header
 	}}
 	s.life, s.end = context.WithCancel(context.Background())
 	return s, nil

@@ -1,6 +1,7 @@
 package natssettings_test
 
 import (
+	"context"
 	"log/slog"
 	"strings"
 	"testing"
@@ -75,6 +76,29 @@ func foreign(t testing.TB, srv *testserver.NATS, namespace string) {
 	for _, key := range []string{"other.program", "a/b/c/d/e", "=", "a=2Fb"} {
 		if _, err := bucket.Put(ctx, key, []byte("{}")); err != nil {
 			t.Fatal(err)
+		}
+	}
+}
+
+// TestReplicas shows that a store creates its bucket with Config.Replicas: a single server refuses
+// more than one.
+func TestReplicas(t *testing.T) {
+	srv := testserver.RequireNATS(t)
+	for replicas, want := range map[int]string{0: "", 1: "", 3: "replicas"} {
+		s, err := natssettings.New(natssettings.Config{
+			Connect: natsconnect.Config{URLs: []string{srv.URL()}}, Namespace: testserver.Namespace(), Replicas: replicas, Logger: slog.New(slog.DiscardHandler),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		_, err = s.List(ctx, "")
+		cancel()
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%d replicas: %v, want an error about %q", replicas, err, want)
+		}
+		if err := s.Close(testwait.Long(t)); err != nil {
+			t.Error(err)
 		}
 	}
 }
