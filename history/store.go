@@ -50,8 +50,8 @@ const Other = "other"
 // methods are safe for concurrent use. Errors are those of this package and ctx's.
 type Store interface {
 	// Record merges a batch into the stored facts, in one transaction. It returns the latest Batch.Now
-	// of all earlier batches, or the zero time. Returns ErrRefused, and stores nothing, if the facts of
-	// one task can never be stored: then those of the other tasks can.
+	// of all earlier batches, or the zero time. Returns ErrRefused, and stores nothing, if the facts
+	// of a task can never be stored: those of the other tasks can, in another batch.
 	Record(ctx context.Context, b *Batch) (before time.Time, err error)
 	// Page returns the records that match q, without timelines. Returns ErrQuery for a q that the
 	// parser would refuse, and ErrMalformed for a wrong cursor.

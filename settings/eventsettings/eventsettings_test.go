@@ -68,7 +68,7 @@ func TestRabbit(t *testing.T) {
 		return &settingstest.Harness{
 			Open:    func(t testing.TB) settings.Store { return store(t, bus(t), "") },
 			Foreign: func(t testing.TB) { foreign(t, bus(t)) },
-			Sever: func(testing.TB) { line.Sever() },
+			Sever:   func(testing.TB) { line.Sever() },
 			Restart: func(t testing.TB) {
 				if err := srv.Restart(testwait.Long(t)); err != nil {
 					t.Fatal(err)
