@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/broker/membroker"
 	"github.com/swarmiji/swarmiji/events"
 	"github.com/swarmiji/swarmiji/events/memevents"
@@ -32,6 +33,9 @@ func TestWhyPaused(t *testing.T) {
 	defer p.Close(context.Background())
 	const aside = "work.paused.mail.send"
 	for id, queue := range map[task.ID]string{"moved": aside, "waits": "work"} {
+		if err := broker.Declare(ctx, server.Connect(), broker.Queue{Name: queue}); err != nil {
+			t.Fatal(err)
+		}
 		if _, err := task.New[int, int]("mail.send").Submit(ctx, p, 1, task.WithQueue(queue), task.WithID(id)); err != nil {
 			t.Fatal(err)
 		}
