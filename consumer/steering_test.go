@@ -153,8 +153,8 @@ func TestQueuesChangeBesideGroup(t *testing.T) {
 	})
 }
 
-// TestGroupWorkers shows that a queue of the group gets the number of workers in its settings, and
-// that of the program again when the settings have none.
+// TestGroupWorkers shows that a queue of the group gets the number of workers in its settings.
+// Without such a number it gets the number of the program again.
 func TestGroupWorkers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, store := t.Context(), memsettings.New()

@@ -225,7 +225,7 @@ func TestRefused(t *testing.T) {
 		}
 		b.publish(500, 300)
 		time.Sleep(time.Second)
-		b.publish(900, 1) // it goes on
+		b.publish(900, 1) // the recorder continues
 		stop()
 		b.want(801, 0)
 		if s := r.Stats(); s != (history.Stats{Recorded: 801, Refused: 3}) {

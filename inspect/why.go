@@ -244,7 +244,7 @@ func each(n int, noun string) string {
 	return fmt.Sprintf("Each of the %d %ss", n, noun)
 }
 
-// explainPause adds a pause. of names what is paused, with a verb.
+// explainPause adds a pause. of is the beginning of the sentence: the paused thing and a verb.
 func (x *explainer) explainPause(of string, help *Action, p *StoredPause) {
 	until, by := "until it is resumed", ""
 	if !p.Until.IsZero() {
