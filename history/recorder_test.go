@@ -237,6 +237,7 @@ func TestRefused(t *testing.T) {
 		time.Sleep(time.Hour)
 		r, stop = b.start(quietly)
 		b.send("bad-3") // in one batch with the gap
+		synctest.Wait()
 		stop()
 		b.want(801, 1)
 		if s := r.Stats(); s != (history.Stats{Refused: 1}) {

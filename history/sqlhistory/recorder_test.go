@@ -118,7 +118,7 @@ func TestFullSpeed(t *testing.T) {
 func TestRefusedEvent(t *testing.T) {
 	refuse := map[string]string{ // the node of a test
 		"sqlite":   "CREATE TRIGGER refuse BEFORE INSERT ON swarmiji_history WHEN NEW.node = 'refused' BEGIN SELECT RAISE(ABORT, 'no'); END",
-		"postgres": "ALTER TABLE swarmiji_history ADD CONSTRAINT refuse CHECK (node <> 'refused')",
+		"postgres": "ALTER TABLE swarmiji_history DROP CONSTRAINT IF EXISTS refuse, ADD CONSTRAINT refuse CHECK (node <> 'refused')",
 	}
 	for name, url := range databases() {
 		t.Run(name, func(t *testing.T) {
