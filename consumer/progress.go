@@ -30,7 +30,7 @@ func (r *run) sendProgress(ctx context.Context, p task.ProgressValue) {
 		p.Note = ""
 	}
 	if c.cfg.Events != nil {
-		c.publish(&events.Event{Type: events.TaskProgress, TaskID: r.request.ID, Time: p.At, Fields: events.ProgressFields(p)})
+		c.publish(&events.Event{Type: events.TaskProgress, TaskID: r.request.ID, Time: p.At, Fields: r.info().Fields(events.ProgressFields(p))})
 	}
 	store := r.store()
 	if store == nil || resultstore.RepliesOnly(store) {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -111,4 +112,50 @@ func TestProgressEvents(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestProgressOfAttempts shows that the event of a progress tells of which attempt it is.
+func TestProgressOfAttempts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, bus := t.Context(), memevents.New(memevents.Config{})
+		sub, err := bus.Subscribe(ctx, events.Filter{Types: []string{events.TaskProgress}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		b := newTable(t, func(c *consumer.Config) { c.Events = bus })
+		twice := task.New[int, int]("twice")
+		attempt := 0
+		if err := twice.Handle(b.c, func(ctx context.Context, n int) (int, error) {
+			attempt++
+			task.Progress(ctx, attempt, 2, "")
+			synctest.Wait() // the event is sent
+			if attempt == 1 {
+				return 0, task.Retry(nil, task.After(time.Minute))
+			}
+			return n, nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		b.run()
+		f, err := twice.Submit(ctx, b.p, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := f.Get(ctx); err != nil {
+			t.Fatal(err)
+		}
+		for want := 1; want <= 2; want++ {
+			e, err := sub.Receive(ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if info := e.Info(); e.Fields["done"] != float64(want) || info.Attempt != want || info.Generation != want-1 {
+				t.Errorf("progress %v of 2 is of attempt %d and generation %d, want %d and %d", e.Fields["done"], info.Attempt, info.Generation, want, want-1)
+			}
+		}
+		b.end()
+		if err := errors.Join(sub.Close(ctx), bus.Close(ctx)); err != nil {
+			t.Error(err)
+		}
+	})
 }

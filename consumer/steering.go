@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/swarmiji/swarmiji/consumer/internal/steer"
@@ -65,15 +66,11 @@ func (c *Consumer) newSteer() error {
 // followSettings starts a goroutine that applies the settings now and after each change, until
 // fetch ends. wait blocks until it has ended. Without Config.Settings it does nothing.
 func (c *Consumer) followSettings(fetch context.Context) (wait func()) {
-	if c.steer == nil {
-		return func() {}
+	var following sync.WaitGroup
+	if c.steer != nil {
+		following.Go(func() { c.steer.Run(fetch) })
 	}
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		c.steer.Run(fetch)
-	}()
-	return func() { <-ended }
+	return following.Wait
 }
 
 // retrySettings is the time after which settings that could not be applied are applied again.
@@ -124,7 +121,7 @@ func (c groupServer) Wanted() []string { return c.wanted.Names() }
 // Queues returns the consumed queues.
 func (c groupServer) Queues() []string { return c.queues.Names() }
 
-// Serve adds a queue of the group, with its configuration in the program changed by s.
+// Serve adds a queue of the group, or scales a consumed one, as the program and s configure it.
 func (c groupServer) Serve(name string, s settings.Served) error {
 	cfg := c.wanted.Get(name)
 	if len(s.Levels) > 0 {
@@ -133,13 +130,16 @@ func (c groupServer) Serve(name string, s settings.Served) error {
 	if s.Workers > 0 {
 		cfg.Workers = s.Workers
 	}
+	err := c.cfg.completeQueue(name, &cfg)
+	switch {
+	case err != nil:
+		return err
+	case c.consumed(name) != nil:
+		return c.Scale(name, cfg.Workers)
+	}
 	ctx, cancel := context.WithTimeout(c.fetch, serveTimeout)
 	defer cancel()
-	err := c.cfg.completeQueue(name, &cfg)
-	if err == nil {
-		err = c.addQueue(ctx, name, &cfg, false)
-	}
-	if err == nil {
+	if err = c.addQueue(ctx, name, &cfg, false); err == nil {
 		c.cfg.Logger.LogAttrs(ctx, slog.LevelInfo, "the group serves another queue", slog.String(middleware.LogQueue, name), slog.Int("workers", cfg.Workers))
 	}
 	return err

@@ -3,9 +3,12 @@ package consumer_test
 import (
 	"context"
 	"errors"
+	"runtime"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/broker/membroker"
@@ -146,6 +149,57 @@ func TestQueuesChangeBesideGroup(t *testing.T) {
 				t.Fatalf("%d queues are consumed after RemoveQueue, want 1", n)
 			}
 		}
+		b.end()
+	})
+}
+
+// TestGroupWorkers shows that a queue of the group gets the number of workers in its settings.
+// Without such a number it gets the number of the program again.
+func TestGroupWorkers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, store := t.Context(), memsettings.New()
+		defer store.Close(ctx)
+		b := newTable(t, func(c *consumer.Config) {
+			c.Settings, c.Group, c.Queues = store, "batch", map[string]consumer.QueueConfig{"own": {Workers: 2}}
+		})
+		b.run()
+		synctest.Wait()
+		want := func(when string, workers map[string]int) {
+			t.Helper()
+			synctest.Wait()
+			got := make(map[string]int)
+			for _, q := range b.c.Stats().Queues {
+				got[q.Name] = q.Workers
+			}
+			if diff := cmp.Diff(workers, got); diff != "" {
+				t.Errorf("%s the queues have other workers (-want +got):\n%s", when, diff)
+			}
+		}
+		serve := func(queue string, s settings.Served) {
+			t.Helper()
+			if err := settings.ServeQueue(ctx, store, "batch", queue, s); err != nil {
+				t.Fatal(err)
+			}
+		}
+		byDefault := runtime.GOMAXPROCS(0)
+		serve("own", settings.Served{Workers: 5})
+		serve("more", settings.Served{Workers: byDefault + 3})
+		want("with numbers", map[string]int{"own": 5, "more": byDefault + 3})
+		serve("own", settings.Served{})
+		serve("more", settings.Served{})
+		want("without numbers", map[string]int{"own": 2, "more": byDefault})
+		if err := b.c.Scale("own", 4); err != nil {
+			t.Fatal(err)
+		}
+		serve("more", settings.Served{Removed: true})
+		want("after Scale", map[string]int{"own": 4})
+		serve("own", settings.Served{Workers: 7})
+		serve("more", settings.Served{Workers: 1})
+		want("again with numbers", map[string]int{"own": 7, "more": 1})
+		if _, err := settings.GroupQueues("batch").Remove(ctx, store); err != nil {
+			t.Fatal(err)
+		}
+		want("without the group's settings", map[string]int{"own": 2})
 		b.end()
 	})
 }

@@ -101,8 +101,9 @@ func (l *Letters) requeue(ctx context.Context, queue string, letter *Letter, r *
 	return l.begin(ctx, queue, letter, wire.NewLife(letter.Message, rand.Text()), steps, l.allowed(ctx, letter), r)
 }
 
-// begin begins a new life of a letter with the message next, unless err refuses it, and counts that
-// in r. steps are the skipped steps whose records it reopens.
+// begin begins a new life of a letter with the message next, and counts the letter in r. err is the
+// result of the checks before: a refusal is counted, too, and another error is returned. steps are
+// the skipped steps whose records begin reopens.
 func (l *Letters) begin(ctx context.Context, queue string, letter *Letter, next *broker.Message, steps []task.Link, err error, r *Report) (broker.DeadAction, error) {
 	fenced := false
 	if err == nil {

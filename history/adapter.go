@@ -93,7 +93,7 @@ func (q CountQuery) Selects(b *Bucket) bool {
 		(q.Queue == "" || q.Queue == b.Queue) && (q.Name == "" || q.Name == b.Name)
 }
 
-// Row returns b without what rows of q are not about, for adapters.
+// Row returns b without the fields that q does not ask for, for adapters.
 func (q CountQuery) Row(b *Bucket) Bucket {
 	one := *b
 	if !q.PerMinute {
@@ -120,8 +120,8 @@ func (b *Bucket) Add(o *Bucket) {
 	b.N, b.Wait, b.Run = b.N+o.N, sum(b.Wait, o.Wait), sum(b.Run, o.Run)
 }
 
-// ErrTooMany returns the error of Counts for more than [MaxBuckets] rows.
-func ErrTooMany() error {
+// TooMany returns the error of Counts for more than [MaxBuckets] rows, for adapters.
+func TooMany() error {
 	return fmt.Errorf("%w: more than %d counts; choose a shorter time or fewer parts", ErrQuery, MaxBuckets)
 }
 

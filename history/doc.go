@@ -1,5 +1,5 @@
-// Package history keeps the story of each task: also hours after its end, and among a million
-// others.
+// Package history records what happened to each task. A task is found hours after its end, among a
+// million others.
 //
 // A [Recorder] listens to an event bus and writes the events to a [Store]: one [Record] per task,
 // with its timeline. Any number of recorders may listen at once, and no task waits for them. Events

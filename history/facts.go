@@ -18,16 +18,13 @@ const (
 
 	maxEntryError = 256 // bytes
 	maxNote       = 256
-
-	// taskProgress is the type of events about progress. Their Fields are done, total and note.
-	taskProgress = "task-progress"
 )
 
 // EventTypes returns the types of events that a history is made of, for an events.Filter.
 func EventTypes() []string {
 	return []string{
 		events.TaskSent, events.TaskReceived, events.TaskStarted, events.TaskSucceeded, events.TaskFailed, events.TaskRevoked,
-		events.TaskAwaiting, taskProgress,
+		events.TaskAwaiting, events.TaskProgress,
 	}
 }
 
@@ -108,7 +105,7 @@ func NewFacts(of *events.Event) *Facts {
 		if expired, _ := e.Fields["expired"].(bool); expired {
 			at.Kind = KindExpired
 		}
-	case taskProgress:
+	case events.TaskProgress:
 		at.Kind, at.Done, at.Total = KindProgress, whole(e.Fields["done"]), whole(e.Fields["total"])
 		note, _ := e.Fields["note"].(string)
 		storable(&note)

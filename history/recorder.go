@@ -59,6 +59,7 @@ type Recorder struct {
 	running atomic.Bool
 	written atomic.Uint64
 	dropped atomic.Uint64
+	refused atomic.Uint64
 	full    wake.Signal // notified when batchSize events wait
 
 	mu      sync.Mutex
@@ -78,6 +79,7 @@ type told struct {
 type Stats struct {
 	Recorded uint64 // events that were written to the store
 	Dropped  uint64 // events that the recorder or its subscription dropped
+	Refused  uint64 // events that were skipped, because the store refuses them for good
 }
 
 // ErrRunning is returned by a second call of Run.
@@ -105,10 +107,13 @@ func NewRecorder(c RecorderConfig) (*Recorder, error) {
 }
 
 // Stats returns the counts so far.
-func (r *Recorder) Stats() Stats { return Stats{r.written.Load(), r.dropped.Load()} }
+func (r *Recorder) Stats() Stats {
+	return Stats{Recorded: r.written.Load(), Dropped: r.dropped.Load(), Refused: r.refused.Load()}
+}
 
 // Run records events until ctx ends, and then writes the waiting ones. It returns nil after that.
-// While the store fails, it tries again, and events wait.
+// While the store fails, it tries again, and events wait. It skips events that the store refuses
+// for good.
 //
 // Before it listens it looks when a recorder wrote last. If the bus retains events, it replays
 // those since then. Otherwise it marks that time as a [Gap].
@@ -281,7 +286,7 @@ func (r *Recorder) write(ctx context.Context, sub events.Subscription, gap *Gap)
 		if gap == nil {
 			gap = lost
 		} else if lost != nil { // the gap of the start
-			r.store(ctx, &Batch{Gap: gap, Now: counted}, 0)
+			_ = r.store(ctx, nil, gap, counted) // only facts are refused
 			gap = lost
 		}
 		if len(all) == 0 && gap == nil && time.Since(alive) < aliveEvery && !ended {
@@ -294,41 +299,66 @@ func (r *Recorder) write(ctx context.Context, sub events.Subscription, gap *Gap)
 
 // storeAll writes events in transactions of up to batchSize tasks, the gap with the first.
 func (r *Recorder) storeAll(ctx context.Context, all []*told, gap *Gap) {
+	before := r.refused.Load()
+	var refusal error
 	for first := true; first || len(all) > 0; first = false {
-		n, sum := min(len(all), batchSize), 0
-		b := &Batch{Gap: gap, Now: time.Now()}
-		for _, t := range all[:n] {
-			b.Facts = append(b.Facts, t.facts)
-			sum += t.events
-		}
-		r.store(ctx, b, uint64(sum))
+		n := min(len(all), batchSize)
+		refusal = cmp.Or(r.store(ctx, all[:n], gap, time.Now()), refusal)
 		all, gap = all[n:], nil
+	}
+	if refusal != nil {
+		r.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "events are skipped: the store of the history refuses them for good",
+			slog.Uint64("events", r.refused.Load()-before), slog.Any("error", refusal))
 	}
 }
 
-// store writes a batch, made of n events, and counts these. After the end of ctx it tries once, for
-// up to lastWrite.
-func (r *Recorder) store(ctx context.Context, b *Batch, n uint64) {
+// store writes the facts of these tasks and a gap in one transaction, and counts their events.
+// After the end of ctx it tries once, for up to lastWrite.
+//
+// If the store refuses them for good, it writes the gap alone and each half of the tasks alone, and
+// so on. It skips a refused task and returns the error about it.
+func (r *Recorder) store(ctx context.Context, all []*told, gap *Gap, now time.Time) (refusal error) {
+	b, n := &Batch{Gap: gap, Now: now}, uint64(0)
+	for _, t := range all {
+		b.Facts = append(b.Facts, t.facts)
+		n += uint64(t.events)
+	}
 	_, err := r.record(ctx, b)
-	if err != nil {
+	if err != nil && !b.refused(err) {
 		last, end := context.WithTimeout(context.WithoutCancel(ctx), lastWrite)
 		defer end()
 		_, err = r.cfg.Store.Record(last, b)
 	}
-	if err != nil {
+	switch {
+	case err == nil:
+		r.written.Add(n)
+	case !b.refused(err):
 		r.dropped.Add(n)
 		r.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "the last events are not in the history", slog.Uint64("events", n), slog.Any("error", err))
-		return
+	case gap != nil:
+		return cmp.Or(r.store(ctx, nil, gap, now), r.store(ctx, all, nil, now))
+	case len(all) > 1:
+		half := len(all) / 2
+		return cmp.Or(r.store(ctx, all[:half], nil, now), r.store(ctx, all[half:], nil, now))
+	default:
+		r.refused.Add(n)
+		return fmt.Errorf("task %s: %w", all[0].facts.ID, err)
 	}
-	r.written.Add(n)
+	return nil
 }
 
-// record writes a batch and repeats that until it succeeds or ctx ends; then it returns an error.
+// refused reports whether the store can never accept one of the facts of b, by the error of Record.
+func (b *Batch) refused(err error) bool {
+	return len(b.Facts) > 0 && (errors.Is(err, ErrRefused) || errors.Is(err, ErrMalformed))
+}
+
+// record writes a batch and repeats that until it succeeds, b is refused or ctx ends; then it
+// returns an error.
 func (r *Recorder) record(ctx context.Context, b *Batch) (time.Time, error) {
 	gap := task.Backoff{Base: linger, Max: lastWrite}
 	for attempt := 0; ; attempt++ {
 		last, err := r.cfg.Store.Record(ctx, b)
-		if err == nil || ctx.Err() != nil {
+		if err == nil || ctx.Err() != nil || b.refused(err) {
 			return last, err
 		}
 		if attempt == 0 {

@@ -1,10 +1,13 @@
 package history_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -24,7 +27,8 @@ type bench struct {
 	store *switchStore
 }
 
-// switchStore is a store that fails while broken is set.
+// switchStore is a store that fails while broken is set. It refuses tasks whose ids begin with
+// "bad".
 type switchStore struct {
 	*memhistory.Store
 	broken  atomic.Bool
@@ -34,6 +38,9 @@ type switchStore struct {
 func (s *switchStore) Record(ctx context.Context, b *history.Batch) (time.Time, error) {
 	if s.broken.Load() {
 		return time.Time{}, history.ErrUnavailable
+	}
+	if slices.ContainsFunc(b.Facts, func(f *history.Facts) bool { return strings.HasPrefix(string(f.ID), "bad") }) {
+		return time.Time{}, history.ErrRefused
 	}
 	if len(b.Facts) > 0 {
 		s.batches.Add(1)
@@ -76,12 +83,17 @@ func (b *bench) start(set ...func(c *history.RecorderConfig)) (r *history.Record
 func (b *bench) publish(from, n int) {
 	b.Helper()
 	for i := range n {
-		e := events.Event{Type: events.TaskSent, TaskID: task.ID(fmt.Sprint("t", from+i)), Time: time.Now(), Name: "n", Queue: "q"}
-		if err := b.bus.PublishNow(e); err != nil {
-			b.Fatal(err)
-		}
+		b.send(task.ID(fmt.Sprint("t", from+i)))
 	}
 	synctest.Wait()
+}
+
+// send publishes that a task was sent.
+func (b *bench) send(id task.ID) {
+	b.Helper()
+	if err := b.bus.PublishNow(events.Event{Type: events.TaskSent, TaskID: id, Time: time.Now(), Name: "n", Queue: "q"}); err != nil {
+		b.Fatal(err)
+	}
 }
 
 func (b *bench) page() history.Page {
@@ -196,6 +208,40 @@ func TestLastWriteFails(t *testing.T) {
 		stop()
 		if s := r.Stats(); s.Recorded != 2 || s.Dropped != 6 {
 			t.Errorf("%+v, want 2 recorded and 6 dropped", s)
+		}
+	})
+}
+
+// TestRefused shows that events which the store refuses for good are skipped, counted and logged
+// once for each batch. The other events, and the gap of their batch, are stored.
+func TestRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, logged := newBench(t, events.Retention{}), &bytes.Buffer{}
+		quietly := func(c *history.RecorderConfig) { c.Logger = slog.New(slog.NewTextHandler(logged, nil)) }
+		r, stop := b.start(quietly)
+		b.publish(0, 500)
+		for _, id := range []task.ID{"bad-1", "bad-1", "bad-2"} {
+			b.send(id)
+		}
+		b.publish(500, 300)
+		time.Sleep(time.Second)
+		b.publish(900, 1) // the recorder continues
+		stop()
+		b.want(801, 0)
+		if s := r.Stats(); s != (history.Stats{Recorded: 801, Refused: 3}) {
+			t.Errorf("%+v, want 801 recorded and 3 refused", s)
+		}
+		if text := logged.String(); strings.Count(text, "level=WARN") != 1 || !strings.Contains(text, "events=3") || !strings.Contains(text, "task bad-") {
+			t.Errorf("one line is logged for 3 refused events, with a task: %s", text)
+		}
+		time.Sleep(time.Hour)
+		r, stop = b.start(quietly)
+		b.send("bad-3") // in one batch with the gap
+		synctest.Wait()
+		stop()
+		b.want(801, 1)
+		if s := r.Stats(); s != (history.Stats{Refused: 1}) {
+			t.Errorf("%+v, want 1 refused", s)
 		}
 	})
 }

@@ -16,6 +16,8 @@ var (
 	ErrNotFound = errors.New("history: no such task")
 	// ErrUnavailable reports that the store could not be used until ctx ended.
 	ErrUnavailable = errors.New("history: store unavailable")
+	// ErrRefused reports a value that the store never accepts. A repetition does not help.
+	ErrRefused = errors.New("history: refused by the store")
 	// ErrMalformed reports a stored record that cannot be read, or a cursor that no page returned.
 	ErrMalformed = errors.New("history: malformed")
 	// ErrClosed reports a call after Close.
@@ -48,7 +50,8 @@ const Other = "other"
 // methods are safe for concurrent use. Errors are those of this package and ctx's.
 type Store interface {
 	// Record merges a batch into the stored facts, in one transaction. It returns the latest Batch.Now
-	// of all earlier batches, or the zero time.
+	// of all earlier batches, or the zero time. Returns ErrRefused, and stores nothing, if the facts
+	// of a task can never be stored: those of the other tasks can, in another batch.
 	Record(ctx context.Context, b *Batch) (before time.Time, err error)
 	// Page returns the records that match q, without timelines. Returns ErrQuery for a q that the
 	// parser would refuse, and ErrMalformed for a wrong cursor.

@@ -115,7 +115,7 @@ func (l *Local) queue(ctx context.Context, i broker.Inspector, c *census, name s
 	if err != nil {
 		return Queue{}, err
 	}
-	pause, err := l.storedPause(ctx, name)
+	pause, err := l.activePause(ctx, settings.QueuePause(name))
 	if err != nil {
 		return Queue{}, err
 	}

@@ -79,11 +79,7 @@ func pauseOf(p *settings.Pause) *StoredPause {
 	return &StoredPause{Since: utc(p.At), Until: utc(p.Until), By: p.By, Reason: p.Why}
 }
 
-// storedPause returns the stored pause of a queue, or nil.
-func (l *Local) storedPause(ctx context.Context, queue string) (*StoredPause, error) {
-	return l.activePause(ctx, settings.QueuePause(queue))
-}
-
+// activePause returns the stored pause of a queue or of a name if it lasts, or nil.
 func (l *Local) activePause(ctx context.Context, key settings.Key[settings.Pause]) (*StoredPause, error) {
 	if l.cfg.Settings == nil {
 		return nil, nil
@@ -93,6 +89,19 @@ func (l *Local) activePause(ctx context.Context, key settings.Key[settings.Pause
 		return nil, err
 	}
 	return pauseOf(&p), nil
+}
+
+// pauseOrBreaker returns the pause of a key if it lasts, otherwise that of a breaker, or nil.
+func (l *Local) pauseOrBreaker(ctx context.Context, pause settings.Key[settings.Pause], breaker settings.Key[settings.Breaker]) (*StoredPause, error) {
+	p, err := l.activePause(ctx, pause)
+	if p != nil || err != nil || l.cfg.Settings == nil {
+		return p, err
+	}
+	b, found, err := breaker.Get(ctx, l.cfg.Settings)
+	if err != nil || !found || !time.Now().Before(b.Until) {
+		return nil, err
+	}
+	return &StoredPause{Since: utc(b.At), Until: utc(b.Until), By: "a breaker", Reason: b.Why}, nil
 }
 
 // pauseBy returns a pause of now by the caller.

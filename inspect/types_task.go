@@ -163,7 +163,7 @@ const (
 	KindLost       Kind = "lost"        // the consumer that ran it is gone
 	KindReady      Kind = "ready"       // it waits for a free worker
 	KindBusy       Kind = "busy"        // all workers of its queue are busy
-	KindPaused     Kind = "paused"      // its queue is paused, until At
+	KindPaused     Kind = "paused"      // its queue, or the tasks of its name, are paused until At
 	KindNoConsumer Kind = "no consumer" // no consumer of its queue runs
 	KindNoHandler  Kind = "no handler"  // no consumer of its queue knows its name
 	KindDelayed    Kind = "delayed"     // it is due at At

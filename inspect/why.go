@@ -162,18 +162,31 @@ func (x *explainer) explainLimits(ctx context.Context) error {
 	return nil
 }
 
-// explainQueue adds what holds up the whole queue. If the task is ready and nothing does, it says
-// that the task waits for a free worker.
+// explainQueue adds what holds up the whole queue, or the tasks of the same name. If the task is
+// ready and nothing does, it says that the task waits for a free worker.
 func (x *explainer) explainQueue(ctx context.Context, ready bool) error {
-	pause, err := x.l.storedPause(ctx, x.queue)
+	if x.queue == "" { // the event about it was lost
+		if ready {
+			x.add(Reason{Kind: KindReady}, "It waits in a queue that is not known.")
+		}
+		return nil
+	}
+	pause, err := x.l.pauseOrBreaker(ctx, settings.QueuePause(x.queue), settings.QueueBreaker(x.queue))
 	if err != nil {
 		return err
 	}
 	if pause != nil {
-		x.explainPause(pause)
+		x.explainPause("Queue "+x.queue+" is", resumeQueue(x.queue), pause)
 	}
-	if err := x.explainName(ctx); err != nil {
-		return err
+	if name := x.name(); name != "" {
+		named, err := x.l.pauseOrBreaker(ctx, settings.TaskPause(name), settings.TaskBreaker(name))
+		if err != nil {
+			return err
+		}
+		if named != nil { // its message may be in a queue that no consumer serves
+			x.explainPause("The tasks "+name+" are", resumeTasks(name), named)
+			return nil
+		}
 	}
 	if x.census == nil {
 		if ready && pause == nil {
@@ -231,8 +244,8 @@ func each(n int, noun string) string {
 	return fmt.Sprintf("Each of the %d %ss", n, noun)
 }
 
-// explainPause adds the stored pause of the queue.
-func (x *explainer) explainPause(p *StoredPause) {
+// explainPause adds a pause. of is the beginning of the sentence: the paused thing and a verb.
+func (x *explainer) explainPause(of string, help *Action, p *StoredPause) {
 	until, by := "until it is resumed", ""
 	if !p.Until.IsZero() {
 		until = "until " + stamp(p.Until)
@@ -240,20 +253,7 @@ func (x *explainer) explainPause(p *StoredPause) {
 	if p.By != "" {
 		by = " by " + p.By
 	}
-	x.add(Reason{Kind: KindPaused, At: p.Until, Queue: x.queue, Help: resumeQueue(x.queue)}, "Queue %s is paused%s, %s%s.", x.queue, by, until, because(p.Reason))
-}
-
-// explainName adds the stored pause of the task's name.
-func (x *explainer) explainName(ctx context.Context) error {
-	if x.name() == "" {
-		return nil
-	}
-	p, err := x.l.activePause(ctx, settings.TaskPause(x.name()))
-	if err != nil || p == nil {
-		return err
-	}
-	x.add(Reason{Kind: KindPaused, At: p.Until, Queue: x.queue, Help: resumeTasks(x.name())}, "The tasks %s are paused%s.", x.name(), because(p.Reason))
-	return nil
+	x.add(Reason{Kind: KindPaused, At: p.Until, Queue: x.queue, Help: help}, "%s paused%s, %s%s.", of, by, until, because(p.Reason))
 }
 
 // handled reports whether one of the consumers has a handler for the task, or it is not known.

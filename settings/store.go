@@ -52,6 +52,10 @@ type Value struct {
 	Revision uint64
 }
 
+// Readable reports whether v has a revision and a valid key, for authors of stores: another program
+// may have written something else.
+func (v *Value) Readable() bool { return v.Revision > 0 && CheckKey(v.Key) == nil }
+
 // Store keeps values by key, without expiry. All methods wait for the server until ctx ends. Safe
 // for concurrent use. Package settingstest has a case for each sentence about its behaviour.
 //
@@ -70,7 +74,8 @@ type Store interface {
 	// Delete removes the value of a key if revision is its revision. Returns [ErrConflict] if it is
 	// another one or there is no value.
 	Delete(ctx context.Context, key string, revision uint64) error
-	// List returns the values whose keys begin with prefix, sorted by key; "": all.
+	// List returns the values whose keys begin with prefix, sorted by key; "": all. It leaves out what
+	// another program has written and this one cannot read.
 	List(ctx context.Context, prefix string) ([]Value, error)
 	// Watch calls changed soon after each change of any process, until stop is called. One call may
 	// stand for several changes, and a call may come without a change. After a lost connection it

@@ -66,8 +66,8 @@ type Group struct {
 
 // Served says how a group of consumers serves a queue.
 type Served struct {
-	// Workers is the number of handlers that run at once in each consumer. 0: the default of the
-	// consumer.
+	// Workers is the number of handlers that run at once in each consumer. 0: as the consumer
+	// configures the queue, or its default.
 	Workers int `json:"workers,omitempty"`
 	// Levels are the priority levels of the queue; all its producers and consumers need the same.
 	Levels []int `json:"levels,omitempty"`
@@ -149,19 +149,19 @@ func Read(values []Value) State {
 		name, ok := parts[1], true
 		switch kind := [2]string{parts[0], parts[2]}; kind {
 		case [2]string{ofQueue, isPause}:
-			ok = put(s.QueuePauses, name, v.Data)
+			ok = read(s.QueuePauses, name, v.Data)
 		case [2]string{ofTask, isPause}:
-			ok = put(s.TaskPauses, name, v.Data)
+			ok = read(s.TaskPauses, name, v.Data)
 		case [2]string{ofQueue, isLimit}:
-			ok = put(s.QueueLimits, name, v.Data)
+			ok = read(s.QueueLimits, name, v.Data)
 		case [2]string{ofTask, isLimit}:
-			ok = put(s.TaskLimits, name, v.Data)
+			ok = read(s.TaskLimits, name, v.Data)
 		case [2]string{ofQueue, isBreaker}:
-			ok = put(s.QueueBreakers, name, v.Data)
+			ok = read(s.QueueBreakers, name, v.Data)
 		case [2]string{ofTask, isBreaker}:
-			ok = put(s.TaskBreakers, name, v.Data)
+			ok = read(s.TaskBreakers, name, v.Data)
 		case [2]string{ofGroup, isQueues}:
-			ok = put(s.Groups, name, v.Data)
+			ok = read(s.Groups, name, v.Data)
 		default:
 			if parts[0] == ofAside {
 				s.Aside[parts[1]+"/"+parts[2]] = v.Revision
@@ -174,8 +174,8 @@ func Read(values []Value) State {
 	return s
 }
 
-// put decodes data into an entry of m and reports whether it could.
-func put[T any](m map[string]T, name string, data []byte) bool {
+// read decodes data into an entry of m and reports whether it could.
+func read[T any](m map[string]T, name string, data []byte) bool {
 	var v T
 	if err := json.Unmarshal(data, &v); err != nil {
 		return false

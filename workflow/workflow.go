@@ -35,12 +35,11 @@ type Config struct {
 
 // Known is a task of a workflow as a history knows it.
 type Known struct {
-	ID         task.ID
-	Parent     task.ID // "": none
-	Group      task.ID // "": none
-	GroupIndex int
-	Name       string
-	State      task.State
+	ID     task.ID
+	Parent task.ID // "": none
+	Group  task.ID // "": none
+	Name   string
+	State  task.State
 }
 
 // Limits of a tree. Further tasks are left out, see [Tree].

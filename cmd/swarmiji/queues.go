@@ -269,7 +269,14 @@ func (a *app) queuePurgeCmd() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return a.ChangeOf(&c, "deleted")
+				done := fmt.Sprintf("%d deleted", c.Done)
+				if dryRun {
+					a.SayDryRun()
+					done = fmt.Sprintf("%d would be deleted", c.Done)
+				}
+				t := &cli.Table{Head: []string{"TARGET", "DONE"}}
+				t.Add(c.Target, done)
+				return a.Show(c, t)
 			})
 		},
 	}

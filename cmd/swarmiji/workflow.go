@@ -85,12 +85,8 @@ func (a *app) workflowCancelCmd() *cobra.Command {
 
 // retryOutput is the output of workflow retry.
 type retryOutput struct {
-	ID       string            `json:"id"`
-	Requeued int               `json:"requeued"`
-	Already  int               `json:"already"`
-	Refused  int               `json:"refused"`
-	Unfenced int               `json:"unfenced"`
-	Problems []inspect.Problem `json:"problems,omitempty"`
+	ID string `json:"id"`
+	cli.Requeued
 }
 
 func (a *app) workflowRetryCmd() *cobra.Command {
@@ -119,30 +115,13 @@ func (a *app) workflowRetryCmd() *cobra.Command {
 				if errors.Is(err, inspect.ErrConflict) {
 					return err
 				}
-				return errors.Join(a.retried(args[0], &r), err)
+				out, t, refused := cli.RequeuedOf(&r, "WORKFLOW", args[0])
+				return errors.Join(a.Show(retryOutput{args[0], out}, t), refused, err)
 			})
 		},
 	}
 	cmd.Flags().StringSliceVar(&queues, "queue", []string{router.DefaultQueue}, "`name` of a queue of the workflow; may be repeated")
 	return cmd
-}
-
-// retried prints the result of a retry. It returns an error if letters were refused.
-func (a *app) retried(id string, r *inspect.Change) error {
-	out := retryOutput{ID: id, Requeued: r.Done, Already: r.Already, Refused: r.Refused, Unfenced: r.Unfenced}
-	t := &cli.Table{Head: []string{"WORKFLOW", "FAILED TASKS"}}
-	t.Add(id, fmt.Sprintf("%d requeued", r.Done))
-	if r.Already > 0 {
-		t.Add("", fmt.Sprintf("%d had been requeued already", r.Already))
-	}
-	for _, p := range r.Problems {
-		out.Problems = append(out.Problems, p)
-		t.Add(p.ID, "refused: "+p.Reason)
-	}
-	if err := a.Show(out, t); err != nil || r.Refused == 0 {
-		return err
-	}
-	return fmt.Errorf("%d failed tasks cannot be retried", r.Refused)
 }
 
 // indent shifts a name below that of its parent.

@@ -219,7 +219,7 @@ func (s *Store) Counts(ctx context.Context, q history.CountQuery) ([]history.Buc
 		}
 	}
 	if len(sums) > history.MaxBuckets {
-		return nil, history.ErrTooMany()
+		return nil, history.TooMany()
 	}
 	rows := make([]history.Bucket, 0, len(sums))
 	for _, b := range sums {

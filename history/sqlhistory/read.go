@@ -214,7 +214,7 @@ func (s *Store) Counts(ctx context.Context, q history.CountQuery) ([]history.Buc
 		return errors.Join(rows.Err(), rows.Close())
 	})
 	if len(all) > history.MaxBuckets {
-		return nil, history.ErrTooMany()
+		return nil, history.TooMany()
 	}
 	return all, err
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/swarmiji/swarmiji/events"
 	"github.com/swarmiji/swarmiji/events/memevents"
 	"github.com/swarmiji/swarmiji/history"
+	"github.com/swarmiji/swarmiji/internal/sqlconn"
 	"github.com/swarmiji/swarmiji/internal/sqlconn/sqltest"
 	"github.com/swarmiji/swarmiji/internal/testserver"
 	"github.com/swarmiji/swarmiji/internal/testwait"
@@ -108,6 +109,45 @@ func TestFullSpeed(t *testing.T) {
 				t.Errorf("the gaps %+v have %d dropped events, want %d", p.Gaps, dropped, st.Dropped)
 			}
 			t.Logf("of %d events %d were dropped, in %d gaps", published, st.Dropped, len(p.Gaps))
+		})
+	}
+}
+
+// TestRefusedEvent shows that a recorder skips the event of a task that the database refuses for
+// good, and stores the other events of its batch.
+func TestRefusedEvent(t *testing.T) {
+	refuse := map[string]string{ // the node of a test
+		"sqlite":   "CREATE TRIGGER refuse BEFORE INSERT ON swarmiji_history WHEN NEW.node = 'refused' BEGIN SELECT RAISE(ABORT, 'no'); END",
+		"postgres": "ALTER TABLE swarmiji_history DROP CONSTRAINT IF EXISTS refuse, ADD CONSTRAINT refuse CHECK (node <> 'refused')",
+	}
+	for name, url := range databases() {
+		t.Run(name, func(t *testing.T) {
+			url := url(t)
+			s := openStore(t, sqltest.Open(t, url), testserver.Namespace())
+			if err := s.Prepare(testwait.Long(t)); err != nil {
+				t.Fatal(err)
+			}
+			err := sqltest.Conn(t, url).Single(testwait.Long(t), func(ctx context.Context, tx *sqlconn.Tx) error {
+				_, err := tx.Exec(ctx, refuse[name])
+				return err
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			rec := record(t, s, history.RecorderConfig{})
+			defer rec.bus.Close(context.Background())
+			rec.publish(events.TaskSent, "good-1")
+			if err := rec.bus.PublishNow(events.Event{Type: events.TaskSent, TaskID: "bad", Time: time.Now(), NodeID: "refused"}); err != nil {
+				t.Fatal(err)
+			}
+			rec.publish(events.TaskSent, "good-2")
+			testwait.UntilNil(t, "two events are recorded and one is refused", func() error {
+				if st := rec.r.Stats(); st != (history.Stats{Recorded: 2, Refused: 1}) {
+					return fmt.Errorf("%+v", st)
+				}
+				return nil
+			})
+			rec.stop()
 		})
 	}
 }

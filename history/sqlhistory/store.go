@@ -80,6 +80,8 @@ func wrap(err error, what string) error {
 		return nil
 	case errors.Is(err, sqlconn.ErrClosed):
 		return fmt.Errorf("history %s: %w: %w", what, history.ErrClosed, err)
+	case sqlconn.IsData(err):
+		return fmt.Errorf("history %s: %w: %w", what, history.ErrRefused, err)
 	case sqlconn.Class(err) != nil:
 		return fmt.Errorf("history %s: %w: %w", what, history.ErrUnavailable, err)
 	}

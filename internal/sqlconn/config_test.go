@@ -220,6 +220,11 @@ func TestClasses(t *testing.T) {
 			t.Errorf("%d is %v, want %v", code, got, want)
 		}
 	}
+	for code, want := range map[string]bool{"22003": true, "22021": true, "23514": true, "54000": true, "53100": false, "42P01": false, "40001": false, "": false} {
+		if got := sqlconn.IsData(sqlconn.Classify(&pgconn.PgError{Code: code})); got != want {
+			t.Errorf("%s is about a value: %v, want %v", code, got, want)
+		}
+	}
 	if sqlconn.Classify(nil) != nil || sqlconn.Class(nil) != nil || sqlconn.Class(errors.New("x")) != nil {
 		t.Error("what is no failure has a class")
 	}

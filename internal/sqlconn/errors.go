@@ -114,6 +114,20 @@ func IsUnique(err error) bool {
 	return false
 }
 
+// IsData reports whether the database refused a value: it is out of range, too large, or breaks a
+// constraint. The same statement with the same values fails again.
+func IsData(err error) bool {
+	if e, ok := errors.AsType[postgresError](err); ok {
+		state := e.SQLState()
+		return strings.HasPrefix(state, "22") || strings.HasPrefix(state, "23") || strings.HasPrefix(state, "54")
+	}
+	if e, ok := errors.AsType[liteError](err); ok {
+		code := e.Code() & 0xff
+		return code == liteTooBig || code == liteConstraint || code == liteMismatch
+	}
+	return false
+}
+
 // IsLocked reports whether a statement has failed because another transaction held a lock for too
 // long.
 func IsLocked(err error) bool {
@@ -135,11 +149,13 @@ const (
 	liteFull                 = 13
 	liteCantOpen             = 14
 	liteTooBig               = 18
+	liteConstraint           = 19
+	liteMismatch             = 20
 	liteAuth                 = 23
 	liteNotADatabase         = 26
-	liteConstraintPrimaryKey = 19 | 6<<8
-	liteConstraintUnique     = 19 | 8<<8
-	liteConstraintRowID      = 19 | 10<<8
+	liteConstraintPrimaryKey = liteConstraint | 6<<8
+	liteConstraintUnique     = liteConstraint | 8<<8
+	liteConstraintRowID      = liteConstraint | 10<<8
 )
 
 // Classify adds the class to an error of a driver. Use it for errors of statements before a commit.

@@ -75,16 +75,18 @@ func read(ev *events.Event) (key string, e *entry, ok bool) {
 	}
 	e = &entry{revision: revision, sent: ev.Time}
 	e.writer, _ = ev.Fields[fieldWriter].(string)
-	list, has := ev.Fields[fieldData].([]any)
+	data, has := ev.Fields[fieldData]
 	if !has {
 		e.deleted = true
 		return key, e, true
 	}
+	list, ok := data.([]any)
 	var text strings.Builder
 	for _, part := range list {
-		s, _ := part.(string)
+		s, is := part.(string)
+		ok = ok && is
 		text.WriteString(s)
 	}
 	e.data, err = base64.StdEncoding.DecodeString(text.String())
-	return key, e, err == nil && len(e.data) <= settings.MaxData
+	return key, e, ok && err == nil && len(e.data) <= settings.MaxData
 }

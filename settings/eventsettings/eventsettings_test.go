@@ -55,18 +55,20 @@ func TestRabbit(t *testing.T) {
 		srv := testserver.RequireRabbit(t)
 		line := testserver.NewRelay(t, srv.Addr())
 		ns := testserver.Namespace()
+		bus := func(t testing.TB) events.EventBus {
+			bus, err := amqpevents.New(amqpevents.Config{
+				Connect:   amqpconnect.Config{URLs: []string{line.URL(srv.URL())}, Backoff: task.Backoff{Max: 500 * time.Millisecond}},
+				Namespace: ns, Logger: slog.New(slog.DiscardHandler), Retain: eventsettings.Retention(),
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return bus
+		}
 		return &settingstest.Harness{
-			Open: func(t testing.TB) settings.Store {
-				bus, err := amqpevents.New(amqpevents.Config{
-					Connect:   amqpconnect.Config{URLs: []string{line.URL(srv.URL())}, Backoff: task.Backoff{Max: 500 * time.Millisecond}},
-					Namespace: ns, Logger: slog.New(slog.DiscardHandler), Retain: eventsettings.Retention(),
-				})
-				if err != nil {
-					t.Fatal(err)
-				}
-				return store(t, bus, "")
-			},
-			Sever: func(testing.TB) { line.Sever() },
+			Open:    func(t testing.TB) settings.Store { return store(t, bus(t), "") },
+			Foreign: func(t testing.TB) { foreign(t, bus(t)) },
+			Sever:   func(testing.TB) { line.Sever() },
 			Restart: func(t testing.TB) {
 				if err := srv.Restart(testwait.Long(t)); err != nil {
 					t.Fatal(err)
@@ -83,11 +85,33 @@ func TestRabbit(t *testing.T) {
 	})
 }
 
+// foreign publishes events of the type of settings as another program would. It closes the bus.
+func foreign(t testing.TB, bus events.EventBus) {
+	t.Helper()
+	ctx := testwait.Long(t)
+	for _, fields := range []map[string]any{
+		{"key": "not a key", "revision": "9", "data": []any{"e30="}},
+		{"key": "queue/q/pause", "revision": "nine", "data": []any{"e30="}},
+		{"key": "queue/q/pause", "revision": "9", "data": []any{"no base64"}},
+		{"key": "a", "revision": "9", "data": "e30="},   // not a deletion
+		{"key": "a", "revision": "9", "data": []any{7}}, // not an empty value
+		nil,
+	} {
+		if err := bus.Publish(ctx, events.Event{Type: "setting", NodeID: "foreign", Fields: fields}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := bus.Close(ctx); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func TestMemory(t *testing.T) {
 	settingstest.Run(t, func(t testing.TB) *settingstest.Harness {
 		hub := memevents.New(memevents.Config{Retain: eventsettings.Retention()})
 		return &settingstest.Harness{
-			Open: func(t testing.TB) settings.Store { return store(t, hub.View(), "") },
+			Open:    func(t testing.TB) settings.Store { return store(t, hub.View(), "") },
+			Foreign: func(t testing.TB) { foreign(t, hub.View()) },
 		}
 	})
 }

@@ -17,6 +17,7 @@ func TestStore(t *testing.T) {
 		server := new(memsettings.Server)
 		return &settingstest.Harness{
 			Open:     func(testing.TB) settings.Store { return server.Connect() },
+			Foreign:  func(testing.TB) {}, // no other program can write there
 			Promises: settingstest.Promises{Exact: true},
 			Report:   "../../docs/capabilities/settings-memory.json",
 		}

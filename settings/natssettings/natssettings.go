@@ -79,8 +79,8 @@ func New(c Config) (*Store, error) {
 		return nil, err
 	}
 	s := &Store{conn: conn, backoff: c.Connect.Backoff, bucket: jetstream.KeyValueConfig{
-		Bucket: "swj_settings_" + c.Namespace, Description: "settings of a swarm", History: 1, Storage: jetstream.FileStorage,
-		MaxValueSize: settings.MaxData + 1024, // and the header Replicas: max(c.Replicas, 1),
+		Bucket: "swj_settings_" + c.Namespace, Description: "settings of a swarm", History: 1, Storage: jetstream.FileStorage, Replicas: max(c.Replicas, 1),
+		MaxValueSize: settings.MaxData + 1024, // and the header
 	}}
 	s.life, s.end = context.WithCancel(context.Background())
 	return s, nil
@@ -121,8 +121,9 @@ func (s *Store) List(ctx context.Context, prefix string) ([]settings.Value, erro
 				case e == nil: // all present values were sent
 					return nil
 				}
-				if key := decoded(e.Key()); strings.HasPrefix(key, prefix) {
-					all = append(all, settings.Value{Key: key, Data: slices.Clone(e.Value()), Revision: e.Revision()})
+				v := settings.Value{Key: decoded(e.Key()), Data: slices.Clone(e.Value()), Revision: e.Revision()}
+				if strings.HasPrefix(v.Key, prefix) && v.Readable() && encoded(v.Key) == e.Key() {
+					all = append(all, v)
 				}
 			case <-ctx.Done():
 				return ctx.Err()

@@ -50,7 +50,8 @@ type Config struct {
 	// Namespace is part of all keys: 1 to 64 letters, digits, '_' and '-'. All processes must use the
 	// same one. Default: [DefaultNamespace], "default".
 	Namespace string
-	// Logger gets warnings about server settings that weaken the guarantees. Default: slog.Default().
+	// Logger gets warnings about server settings that weaken the guarantees, and about fields of the
+	// hash that another program has written. Default: slog.Default().
 	Logger *slog.Logger
 }
 
@@ -59,6 +60,7 @@ type Store struct {
 	conn         *redisconn.Conn
 	script, list *redisconn.Script
 	key, channel string
+	logger       *slog.Logger
 }
 
 var _ settings.Store = (*Store)(nil)
@@ -83,7 +85,7 @@ func New(c Config) (*Store, error) {
 	key := "swj:settings:{" + c.Namespace + "}"
 	return &Store{
 		conn: conn, script: redisconn.NewScript(source), list: redisconn.NewScript(`return redis.call('HGETALL', KEYS[1])`),
-		key: key, channel: key + ":changed",
+		key: key, channel: key + ":changed", logger: c.Logger,
 	}, nil
 }
 
@@ -127,7 +129,7 @@ func (s *Store) Delete(ctx context.Context, key string, revision uint64) error {
 	return settings.SettleDelete(ctx, s, key, try, s.repeats(ctx))
 }
 
-// List implements [settings.Store].
+// List implements [settings.Store]. It logs a field that it leaves out.
 func (s *Store) List(ctx context.Context, prefix string) ([]settings.Value, error) {
 	answer, err := s.conn.Eval(ctx, s.list, []string{s.key})
 	for attempt := 0; s.again(ctx, err, attempt); attempt++ {
@@ -144,11 +146,11 @@ func (s *Store) List(ctx context.Context, prefix string) ([]settings.Value, erro
 		if key == "" || !strings.HasPrefix(key, prefix) {
 			continue
 		}
-		v, err := value(key, stored)
-		if err != nil {
-			return nil, err
+		if v, err := value(key, stored); err == nil {
+			all = append(all, v)
+		} else {
+			s.logger.LogAttrs(ctx, slog.LevelWarn, "a setting is left out", slog.Any("error", err))
 		}
-		all = append(all, v)
 	}
 	slices.SortFunc(all, func(a, b settings.Value) int { return cmp.Compare(a.Key, b.Key) })
 	return all, nil
@@ -192,7 +194,7 @@ func (s *Store) again(ctx context.Context, err error, attempt int) bool {
 	return errors.Is(err, redisconn.ErrIndeterminate) && wake.SleepOr(ctx, s.conn.Done(), s.conn.Backoff().Interval(attempt))
 }
 
-// repeats is again for [settings.Settle].
+// repeats is again for [settings.SettlePut] and [settings.SettleDelete].
 func (s *Store) repeats(ctx context.Context) func(error, int) bool {
 	return func(err error, attempt int) bool { return s.again(ctx, err, attempt) }
 }
@@ -206,8 +208,9 @@ func failed(op string, err error) error {
 func value(key, stored string) (settings.Value, error) {
 	number, data, ok := strings.Cut(stored, " ")
 	revision, err := strconv.ParseUint(number, 10, 64)
-	if !ok || err != nil {
+	v := settings.Value{Key: key, Data: []byte(data), Revision: revision}
+	if !ok || err != nil || !v.Readable() {
 		return settings.Value{}, fmt.Errorf("redissettings: %w: the field %q of the hash was written by another program", settings.ErrBad, key)
 	}
-	return settings.Value{Key: key, Data: []byte(data), Revision: revision}, nil
+	return v, nil
 }

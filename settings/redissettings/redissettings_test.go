@@ -1,6 +1,7 @@
 package redissettings_test
 
 import (
+	"bytes"
 	"errors"
 	"log/slog"
 	"strings"
@@ -47,6 +48,7 @@ func TestStore(t *testing.T) {
 				line.SetDown(true)
 				return func() { line.SetDown(false) }
 			},
+			Foreign:  func(t testing.TB) { foreign(t, srv, ns) },
 			Secret:   srv.Password(),
 			Promises: settingstest.Promises{Exact: true, Durable: true},
 			Report:   "../../docs/capabilities/settings-redis.json",
@@ -67,20 +69,41 @@ func TestCluster(t *testing.T) {
 	})
 }
 
-// TestForeignField shows that a field that another program wrote is an error that names it, and
-// never a value.
+// foreign writes fields into the hash as another program would.
+func foreign(t testing.TB, srv *testserver.Redis, namespace string) {
+	t.Helper()
+	_, err := srv.Do(testwait.Long(t), "HSET", "swj:settings:{"+namespace+"}", "queue/q/pause", "foreign", "queue/r/pause", "0 {}", "not a key", "7 {}")
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestForeignField shows that Get returns an error that names a field of another program, and List
+// logs one.
 func TestForeignField(t *testing.T) {
 	srv := testserver.RequireRedis(t)
 	ns := testserver.Namespace()
-	s := open(t, redis.UniversalOptions{Addrs: []string{srv.Addr()}, Username: srv.User(), Password: srv.Password()}, ns)
-	defer s.Close(t.Context())
-	ctx := testwait.Long(t)
-	if _, err := srv.Do(ctx, "HSET", "swj:settings:{"+ns+"}", "queue/q/pause", "foreign"); err != nil {
+	logged := &bytes.Buffer{}
+	s, err := redissettings.New(redissettings.Config{
+		Redis:     &redis.UniversalOptions{Addrs: []string{srv.Addr()}, Username: srv.User(), Password: srv.Password()},
+		Namespace: ns, Logger: slog.New(slog.NewTextHandler(logged, nil)),
+	})
+	if err != nil {
 		t.Fatal(err)
 	}
-	_, err := s.List(ctx, "")
-	if !errors.Is(err, settings.ErrBad) || !strings.Contains(err.Error(), "queue/q/pause") {
+	ctx := testwait.Long(t)
+	defer s.Close(ctx)
+	foreign(t, srv, ns)
+	if _, err := s.Get(ctx, "queue/q/pause"); !errors.Is(err, settings.ErrBad) || !strings.Contains(err.Error(), "queue/q/pause") {
 		t.Errorf("%v", err)
+	}
+	if all, err := s.List(ctx, ""); err != nil || len(all) != 0 {
+		t.Errorf("%v, %v", all, err)
+	}
+	for _, key := range []string{"queue/q/pause", "queue/r/pause", "not a key"} {
+		if !strings.Contains(logged.String(), key) {
+			t.Errorf("no line tells of %q: %s", key, logged)
+		}
 	}
 }
 

@@ -33,6 +33,10 @@ type Harness struct {
 	// is called. Nil: cases that need it are skipped.
 	Down func(t testing.TB) (up func())
 
+	// Foreign writes something that no store writes where the values are, as another program would.
+	// Nil: cases that need it are skipped.
+	Foreign func(t testing.TB)
+
 	// Secret is the password in the configuration of Open. No error may contain it. "": no password.
 	Secret string
 
@@ -86,6 +90,10 @@ func needsRestart(h *Harness) string {
 
 func needsDurable(h *Harness) string {
 	return suite.Unless(h.Promises.Durable, "the adapter does not promise Durable")
+}
+
+func needsForeign(h *Harness) string {
+	return suite.Unless(h.Foreign != nil, "the harness has no Foreign")
 }
 
 func needsDown(h *Harness) string { return suite.Unless(h.Down != nil, "the harness has no Down") }

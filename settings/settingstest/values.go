@@ -82,6 +82,19 @@ func valueCases() []testCase {
 			},
 		},
 		{
+			Area: "values", Name: "entries of other programs", Needs: []need{needsForeign},
+			Explain: "List leaves out what another program has written and this one cannot read; all values stay.",
+			Run: func(w *world) {
+				s := w.Open()
+				w.put(s, "a", "one", 0)
+				w.h.Foreign(w.TB)
+				w.put(s, "b", "two", 0)
+				for _, reader := range []settings.Store{s, w.Open()} {
+					w.wantList(reader, "", [2]string{"a", "one"}, [2]string{"b", "two"})
+				}
+			},
+		},
+		{
 			Area: "values", Name: "bad keys and values",
 			Explain: "A key is a list of names and a value has a largest size; everything else is ErrBad.",
 			Run: func(w *world) {

@@ -15,6 +15,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -55,10 +56,11 @@ type Store struct {
 
 var _ settings.Store = (*Store)(nil)
 
-// The statements are the same in both dialects. $1 is the namespace.
+// The statements are the same in both dialects. $1 is the namespace. SQLite may hold a text as the
+// revision, which the cast makes 0.
 const (
-	selectOne = `SELECT key, revision, value FROM swarmiji_setting WHERE namespace = $1 AND key = $2`
-	selectAll = `SELECT key, revision, value FROM swarmiji_setting
+	selectOne = `SELECT key, CAST(revision AS bigint), value FROM swarmiji_setting WHERE namespace = $1 AND key = $2`
+	selectAll = `SELECT key, CAST(revision AS bigint), value FROM swarmiji_setting
 		WHERE namespace = $1 AND substr(key, 1, length($2)) = $2 ORDER BY key`
 	next = `INSERT INTO swarmiji_setting_last AS l (namespace, last) VALUES ($1, 1)
 		ON CONFLICT (namespace) DO UPDATE SET last = l.last + 1 RETURNING last`
@@ -94,18 +96,21 @@ func (s *Store) Get(ctx context.Context, key string) (settings.Value, error) {
 		return settings.Value{}, err
 	}
 	found, err := s.read(ctx, "get", selectOne, key)
-	if err == nil && len(found) == 0 {
-		err = settings.ErrNotFound
-	}
-	if err != nil {
+	switch {
+	case err != nil:
 		return settings.Value{}, err
+	case len(found) == 0:
+		return settings.Value{}, settings.ErrNotFound
+	case !found[0].Readable():
+		return settings.Value{}, fmt.Errorf("sqlsettings: %w: the value of %q was written by another program", settings.ErrBad, key)
 	}
 	return found[0], nil
 }
 
 // List implements [settings.Store].
 func (s *Store) List(ctx context.Context, prefix string) ([]settings.Value, error) {
-	return s.read(ctx, "list", selectAll, prefix)
+	all, err := s.read(ctx, "list", selectAll, prefix)
+	return slices.DeleteFunc(all, func(v settings.Value) bool { return !v.Readable() }), err
 }
 
 // Put implements [settings.Store]. It repeats a commit of unknown outcome until ctx ends.

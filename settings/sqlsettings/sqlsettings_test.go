@@ -11,6 +11,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/swarmiji/swarmiji/internal/sqlconn"
 	"github.com/swarmiji/swarmiji/internal/sqlconn/sqltest"
 	"github.com/swarmiji/swarmiji/internal/testserver"
 	"github.com/swarmiji/swarmiji/internal/testwait"
@@ -54,7 +55,11 @@ func TestSQLite(t *testing.T) {
 		t.Cleanup(func() { _ = os.RemoveAll(dir) })
 		url := "sqlite://" + filepath.Join(dir, "app.db")
 		return &settingstest.Harness{
-			Open:     func(t testing.TB) settings.Store { return open(t, url, "") },
+			Open: func(t testing.TB) settings.Store { return open(t, url, "") },
+			Foreign: func(t testing.TB) {
+				foreign(t, url)
+				insert(t, url, "queue/q/pause", "'seven'")
+			},
 			Promises: settingstest.Promises{Exact: true, Durable: true},
 			Report:   "../../docs/capabilities/settings-sqlite.json",
 		}
@@ -82,11 +87,47 @@ func TestPostgres(t *testing.T) {
 				line.SetDown(true)
 				return func() { line.SetDown(false) }
 			},
+			Foreign:  func(t testing.TB) { foreign(t, url) },
 			Secret:   srv.Password(),
 			Promises: settingstest.Promises{Exact: true, Durable: true},
 			Report:   "../../docs/capabilities/settings-postgres.json",
 		}
 	})
+}
+
+// insert adds a row of the default namespace, as another program would.
+func insert(t testing.TB, url, key, revision string) {
+	t.Helper()
+	err := sqltest.Conn(t, url).Update(testwait.Long(t), func(ctx context.Context, tx *sqlconn.Tx) error {
+		_, err := tx.Exec(ctx, "INSERT INTO swarmiji_setting (namespace, key, revision, value) VALUES ($1, $2, "+revision+", '{}')", sqlsettings.DefaultNamespace, key)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// foreign adds rows that no store can read.
+func foreign(t testing.TB, url string) {
+	t.Helper()
+	insert(t, url, "not a key", "7")
+	insert(t, url, "queue/r/pause", "0")
+}
+
+// TestForeignRow shows that Get returns an error that names a row of another program. A change of
+// this value does not repeat for ever.
+func TestForeignRow(t *testing.T) {
+	url := "sqlite://" + filepath.Join(t.TempDir(), "app.db")
+	s, ctx := open(t, url, ""), testwait.Long(t)
+	defer s.Close(ctx)
+	if _, err := s.List(ctx, ""); err != nil { // it makes the tables
+		t.Fatal(err)
+	}
+	insert(t, url, "queue/q/pause", "'seven'")
+	err := settings.PauseQueue(ctx, s, "q", settings.Pause{})
+	if !errors.Is(err, settings.ErrBad) || !strings.Contains(err.Error(), "queue/q/pause") {
+		t.Errorf("%v", err)
+	}
 }
 
 // TestNamespaces shows that programs with different namespaces share no values.

@@ -2,6 +2,7 @@ package steer
 
 import (
 	"errors"
+	"maps"
 	"slices"
 
 	"github.com/swarmiji/swarmiji/settings"
@@ -13,10 +14,8 @@ type Server interface {
 	Wanted() []string
 	Queues() []string
 	// Serve begins to consume a queue with its configuration in the program, if it has one, changed
-	// by s.
+	// by s. Of a consumed queue it changes only the number of workers.
 	Serve(name string, s settings.Served) error
-	// Scale sets the number of workers of a queue.
-	Scale(name string, workers int) error
 	// Leave ends the consumption of a queue and does not wait for its running tasks.
 	Leave(name string) error
 }
@@ -31,33 +30,21 @@ func (s *Steer) FollowGroup(q Server) error {
 	consumed := q.Queues()
 	wanted := q.Wanted() // second: a queue that the program adds is wanted before it is consumed
 	var errs []error
-	for name, rule := range served {
-		is := slices.Contains(consumed, name)
+	names := slices.AppendSeq(slices.Concat(wanted, consumed), maps.Keys(served))
+	slices.Sort(names)
+	for _, name := range slices.Compact(names) {
+		rule, ruled := served[name] // the zero rule: as the program configures it
+		want, is := !rule.Removed && (ruled || slices.Contains(wanted, name)), slices.Contains(consumed, name)
+		var err error
 		switch {
-		case rule.Removed && is:
-			errs = append(errs, q.Leave(name))
-		case rule.Removed:
-		case !is:
-			err := q.Serve(name, rule)
-			if err == nil {
-				s.workers[name] = rule.Workers
-			}
-			errs = append(errs, err)
-		case rule.Workers > 0 && rule.Workers != s.workers[name]:
+		case want && (!is || rule.Workers != s.workers[name]):
 			s.workers[name] = rule.Workers
-			errs = append(errs, q.Scale(name, rule.Workers))
-		}
-	}
-	for _, name := range wanted { // the group had removed it
-		if _, ruled := served[name]; !ruled && !slices.Contains(consumed, name) {
-			errs = append(errs, q.Serve(name, settings.Served{}))
-		}
-	}
-	for _, name := range consumed { // the group had added it
-		if _, ruled := served[name]; !ruled && !slices.Contains(wanted, name) {
+			err = q.Serve(name, rule)
+		case is && !want:
 			delete(s.workers, name)
-			errs = append(errs, q.Leave(name))
+			err = q.Leave(name)
 		}
+		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
 }

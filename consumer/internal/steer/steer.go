@@ -177,8 +177,7 @@ func (s *Steer) TaskPaused(name string) bool {
 	return paused
 }
 
-// pausedSince returns when the pause of a task was set. paused reports whether
-// it lasts at now.
+// pausedSince returns when the pause of a task was set. paused reports whether it lasts at now.
 func pausedSince(state *settings.State, name string, now time.Time) (since time.Time, paused bool) {
 	if p, set := state.TaskPauses[name]; set && p.Active(now) {
 		return p.At, true

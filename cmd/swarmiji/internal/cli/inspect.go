@@ -182,28 +182,39 @@ func (a *App) Noted(notes []string) {
 	}
 }
 
-// ChangeOf prints the result of a change of records: their number, and the refused ones. If some
-// were refused it returns an error.
-func (a *App) ChangeOf(c *inspect.Change, what string) error {
-	t := &Table{Head: []string{"TARGET", "DONE"}}
-	done := fmt.Sprintf("%d %s", c.Done, what)
-	if c.DryRun {
-		done = fmt.Sprintf("%d would be %s", c.Done, what)
-		if c.More {
-			done = fmt.Sprintf("%d or more would be %s", c.Done, what)
-		}
+// Requeued is the output about requeued dead letters.
+type Requeued struct {
+	Requeued int               `json:"requeued"`
+	Already  int               `json:"already"`
+	Refused  int               `json:"refused"`
+	Unfenced int               `json:"unfenced"`
+	Problems []inspect.Problem `json:"problems,omitempty"`
+}
+
+// RequeuedOf returns the output about the requeued letters of a queue or workflow, with the table
+// for people. head and of are the heading and the name of that queue or workflow. It returns an
+// error, too, if letters were refused.
+func RequeuedOf(c *inspect.Change, head, of string) (Requeued, *Table, error) {
+	t := &Table{Head: []string{head, "DEAD LETTERS"}}
+	t.Add(of, fmt.Sprintf("%d requeued", c.Done))
+	if c.Unfenced > 0 {
+		t.Add("", fmt.Sprintf("%d of these without a record: what their old runs still write is not refused", c.Unfenced))
 	}
-	t.Add(c.Target, done)
+	if c.Already > 0 {
+		t.Add("", fmt.Sprintf("%d had been requeued already", c.Already))
+	}
 	for _, p := range c.Problems {
 		t.Add(p.ID, "refused: "+p.Reason)
 	}
-	a.Noted(c.Notes)
-	err := a.Show(c, t)
-	if err == nil && c.Refused > 0 {
-		err = fmt.Errorf("%d were refused", c.Refused)
+	var refused error
+	if c.Refused > 0 {
+		refused = fmt.Errorf("%d dead letters were refused", c.Refused)
 	}
-	return err
+	return Requeued{c.Done, c.Already, c.Refused, c.Unfenced, c.Problems}, t, refused
 }
+
+// SayDryRun prints the remark of each --dry-run.
+func (a *App) SayDryRun() { a.Say("a dry run: nothing was changed") }
 
 // Confirmed returns an error unless --yes or --dry-run is given.
 func Confirmed(yes, dryRun bool) error {

@@ -15,12 +15,8 @@ import (
 
 // requeueOutput is the output of dead requeue.
 type requeueOutput struct {
-	Queue    string            `json:"queue"`
-	Requeued int               `json:"requeued"`
-	Already  int               `json:"already"`
-	Refused  int               `json:"refused"`
-	Unfenced int               `json:"unfenced"`
-	Problems []inspect.Problem `json:"problems,omitempty"`
+	Queue string `json:"queue"`
+	cli.Requeued
 }
 
 func (a *app) deadRequeueCmd() *cobra.Command {
@@ -57,36 +53,17 @@ func (a *app) deadRequeueCmd() *cobra.Command {
 					return err
 				}
 				r, err := inParts(&f, deadChangeOf(args[0], &f), func(c inspect.DeadChange) (inspect.Change, error) { return api.RequeueDead(ctx, c) })
-				if err == nil && f.IDs != nil && r.Done+r.Already+r.Refused == 0 {
-					return fmt.Errorf("%w: no dead letter of queue %q has an id of --id", broker.ErrNotFound, args[0])
+				if none := noneOf(args[0], &f, r.Done+r.Already+r.Refused); err == nil && none != nil {
+					return none
 				}
-				return errors.Join(a.requeued(args[0], &r), err)
+				out, t, refused := cli.RequeuedOf(&r, "QUEUE", args[0])
+				return errors.Join(a.Show(requeueOutput{args[0], out}, t), refused, err)
 			})
 		},
 	}
 	which.flags(cmd, 0)
 	bulk.flags(cmd, "confirm more than 100 letters")
 	return cmd
-}
-
-// requeued prints the result of a requeue. It returns an error if letters were refused.
-func (a *app) requeued(queue string, r *inspect.Change) error {
-	out := requeueOutput{Queue: queue, Requeued: r.Done, Already: r.Already, Refused: r.Refused, Unfenced: r.Unfenced, Problems: r.Problems}
-	t := &cli.Table{Head: []string{"QUEUE", "DEAD LETTERS"}}
-	t.Add(queue, fmt.Sprintf("%d requeued", r.Done))
-	if r.Unfenced > 0 {
-		t.Add("", fmt.Sprintf("%d of these without a record: what their old runs still write is not refused", r.Unfenced))
-	}
-	if r.Already > 0 {
-		t.Add("", fmt.Sprintf("%d had been requeued already", r.Already))
-	}
-	for _, p := range r.Problems {
-		t.Add(p.ID, "refused: "+p.Reason)
-	}
-	if err := a.Show(out, t); err != nil || r.Refused == 0 {
-		return err
-	}
-	return fmt.Errorf("%d dead letters were refused", r.Refused)
 }
 
 func (a *app) deadDropCmd() *cobra.Command {
@@ -97,7 +74,8 @@ func (a *app) deadDropCmd() *cobra.Command {
 		Short: "Delete dead letters",
 		Long: "Drop deletes dead letters for good and prints their number, which may be 0. It needs --yes, and --all or a\n" +
 			"flag that selects letters; otherwise it deletes nothing, with status 2. --dry-run counts the letters by name\n" +
-			"and by reason instead. --timeout limits only the connecting.",
+			"and by reason instead. The exit status is 3 if no letter has an id of --id. --timeout limits only the\n" +
+			"connecting.",
 		Example: "  swarmiji dead drop reports --older-than 720h --dry-run\n" +
 			"  swarmiji dead drop reports --id report-2026-10 --yes\n" +
 			"  swarmiji dead drop reports --older-than 720h --yes\n" +
@@ -105,15 +83,22 @@ func (a *app) deadDropCmd() *cobra.Command {
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			f, err := which.some()
-			switch {
-			case err != nil:
-				return err
-			case bulk.dryRun:
-				return a.DeadLetters(cmd, args[0], func(ctx context.Context, l *deadletter.Letters) error {
-					return a.summary(ctx, l, args[0], f)
-				})
+			if err == nil {
+				err = cli.Confirmed(bulk.yes, bulk.dryRun)
 			}
-			return a.drop(cmd, args[0], f, bulk.yes, "dropped")
+			if err != nil {
+				return err
+			}
+			return a.DeadChange(cmd, args[0], func(ctx context.Context, l *deadletter.Letters, api inspect.API) error {
+				if bulk.dryRun {
+					return a.summary(ctx, l, args[0], f)
+				}
+				c, err := inParts(&f, deadChangeOf(args[0], &f), func(c inspect.DeadChange) (inspect.Change, error) { return api.DropDead(ctx, c) })
+				if err == nil {
+					err = noneOf(args[0], &f, c.Done)
+				}
+				return a.changed(args[0], "dropped", c.Done, err)
+			})
 		},
 	}
 	which.flags(cmd, 0)
@@ -121,30 +106,12 @@ func (a *app) deadDropCmd() *cobra.Command {
 	return cmd
 }
 
-// deadPurgeCmd is the old name of drop --all.
-func (a *app) deadPurgeCmd() *cobra.Command {
-	var yes bool
-	cmd := &cobra.Command{
-		Use:    "purge QUEUE",
-		Short:  "Remove the dead letters of a queue: drop --all",
-		Hidden: true,
-		Args:   cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.drop(cmd, args[0], deadletter.Filter{}, yes, "purged")
-		},
+// noneOf returns [broker.ErrNotFound] if f names ids and n, the number of letters that match, is 0.
+func noneOf(queue string, f *deadletter.Filter, n int) error {
+	if f.IDs == nil || n > 0 {
+		return nil
 	}
-	cmd.Flags().BoolVar(&yes, "yes", false, "do it")
-	return cmd
-}
-
-func (a *app) drop(cmd *cobra.Command, queue string, f deadletter.Filter, yes bool, what string) error {
-	if !yes {
-		return fmt.Errorf("%w: this cannot be undone; say --yes", cli.ErrUsage)
-	}
-	return a.DeadChange(cmd, queue, func(ctx context.Context, _ *deadletter.Letters, api inspect.API) error {
-		c, err := inParts(&f, deadChangeOf(queue, &f), func(c inspect.DeadChange) (inspect.Change, error) { return api.DropDead(ctx, c) })
-		return a.changed(queue, what, c.Done, err)
-	})
+	return fmt.Errorf("%w: no dead letter of queue %q has an id of --id", broker.ErrNotFound, queue)
 }
 
 // changed prints the number of changed dead letters.

@@ -38,7 +38,7 @@ func (a *app) deadCmd() *cobra.Command {
 			return errors.Join(cmd.Help(), fmt.Errorf("%w: dead what? list, show, requeue, drop, export or import", cli.ErrUsage))
 		},
 	}
-	cmd.AddCommand(a.deadListCmd(), a.deadShowCmd(), a.deadRequeueCmd(), a.deadDropCmd(), a.deadPurgeCmd(), a.deadExportCmd(), a.deadImportCmd())
+	cmd.AddCommand(a.deadListCmd(), a.deadShowCmd(), a.deadRequeueCmd(), a.deadDropCmd(), a.deadExportCmd(), a.deadImportCmd())
 	return cmd
 }
 

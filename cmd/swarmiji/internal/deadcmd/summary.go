@@ -51,6 +51,7 @@ func (b *bulkFlags) allow(ctx context.Context, l *deadletter.Letters, queue stri
 // summaryOutput is the output of --dry-run.
 type summaryOutput struct {
 	Queue   string         `json:"queue"`
+	DryRun  bool           `json:"dry_run"` // true
 	Letters int            `json:"letters"`
 	More    bool           `json:"more"` // further letters match, beyond --limit
 	Bytes   int64          `json:"bytes"`
@@ -63,10 +64,14 @@ type summaryOutput struct {
 // summary prints what matches f and changes nothing.
 func (a *app) summary(ctx context.Context, l *deadletter.Letters, queue string, f deadletter.Filter) error {
 	s, err := l.Summarize(ctx, queue, f)
+	if err == nil {
+		err = noneOf(queue, &f, s.Letters)
+	}
 	if err != nil {
 		return err
 	}
-	out := summaryOutput{Queue: queue, Letters: s.Letters, More: s.More, Bytes: s.Bytes, Tasks: s.Tasks, Reasons: s.Reasons}
+	a.SayDryRun()
+	out := summaryOutput{Queue: queue, DryRun: true, Letters: s.Letters, More: s.More, Bytes: s.Bytes, Tasks: s.Tasks, Reasons: s.Reasons}
 	t := &cli.Table{Head: []string{"COUNT", "KIND", "VALUE"}}
 	t.Add(s.Letters, "letters", queue)
 	if !s.Oldest.IsZero() {

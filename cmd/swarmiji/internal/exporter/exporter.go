@@ -83,8 +83,8 @@ func (w *Exporter) page(ctx context.Context) []byte {
 	return w.last
 }
 
-// Queues returns the names of the queues, and reads them if they are old. Call it before the first
-// page only.
+// Queues returns the names of the queues, and reads them if they are old. It is not safe beside
+// Handler: call it before the first request.
 func (w *Exporter) Queues(ctx context.Context) ([]string, error) {
 	if w.List == nil || w.Names != nil && time.Since(w.namesAt) < namesAge {
 		return w.Names, nil

@@ -40,7 +40,8 @@ func (a *app) scheduleSyncCmd(store *storeOptions) *cobra.Command {
 			"those of swarmiji schedule add.\n\n" +
 			"A lower --revision than that of the last sync of the group changes nothing, and a line on the standard error\n" +
 			"says so; the exit status is 0. So deployments of old and new versions may run in any order. The command prints\n" +
-			"a line for each entry: added, changed, unchanged, removed, or over if it never runs again.\n\n" +
+			"a line for each entry: added, changed, unchanged, removed, or over if it never runs again. --dry-run prints the\n" +
+			"same lines and changes nothing.\n\n" +
 			"Exit status: 2 if the file is wrong, 1 if an entry with one of the names is in another group or in none;\n" +
 			"nothing has changed then.",
 		Example: "  swarmiji schedule sync schedule.jsonl --group reports --revision 42 --dry-run\n" +
@@ -99,8 +100,11 @@ func (a *app) scheduleSync(ctx context.Context, store *storeOptions, file string
 			out.Entries = append(out.Entries, one)
 			t.Add(cmp.Or(e.Name, e.ID), string(e.Outcome), one.Next, e.Echo)
 		}
-		if synced.Outdated {
+		switch {
+		case synced.Outdated:
 			a.Say("group %s has revision %d, which is higher than %d: nothing was changed", cli.Visible(o.group), synced.Revision, o.revision)
+		case o.dryRun:
+			a.SayDryRun()
 		}
 		return a.Show(out, t)
 	})
