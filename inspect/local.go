@@ -101,10 +101,8 @@ type Local struct {
 	watch  *liveness.Observer // nil: Run does not run
 	since  time.Time          // when Run began
 	ring   *ring              // nil: Run does not run
+	audit  *auditTail         // nil: Run does not run
 	ran    atomic.Bool
-
-	audited *auditLog     // as it was read last; nil: not read yet
-	changes atomic.Uint64 // that this Local has reported
 }
 
 var _ API = (*Local)(nil)
@@ -177,16 +175,20 @@ func (l *Local) Run(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	r := newRing(l.cfg.NodeID)
+	wanted := make(chan struct{})
+	r, audit := newRing(), newAuditTail(sync.OnceFunc(func() { close(wanted) }))
 	l.mu.Lock()
-	l.watch, l.ring, l.since = observer, r, time.Now()
+	l.watch, l.ring, l.audit, l.since = observer, r, audit, time.Now()
 	l.mu.Unlock()
 	defer func() {
 		l.mu.Lock()
-		l.watch, l.ring = nil, nil
+		l.watch, l.ring, l.audit = nil, nil, nil
 		l.mu.Unlock()
 		r.close()
 	}()
+	var following sync.WaitGroup
+	following.Go(func() { audit.follow(ctx, wanted, l.auditBus()) })
+	defer following.Wait()
 	ended := make(chan error, 1)
 	go func() {
 		defer cancel()

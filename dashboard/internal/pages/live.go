@@ -147,7 +147,7 @@ func (l *live) give(ctx context.Context, page inspect.EventPage) {
 // that check would load themselves for ever otherwise.
 func quiet(e *inspect.Event) bool {
 	switch e.Type {
-	case "doctor", "inspect-mark", "worker-heartbeat":
+	case "doctor", "worker-heartbeat":
 		return true
 	}
 	return false
