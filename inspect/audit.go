@@ -123,7 +123,8 @@ func newAuditTail(wanted func()) *auditTail {
 	return &auditTail{wanted: wanted, changed: make(chan struct{})}
 }
 
-// ListAudit implements [Audit].
+// ListAudit implements [Audit]. While [Local.Run] runs, the log is read once and then followed.
+// Otherwise each call reads it, and takes at least half a second.
 func (l *Local) ListAudit(ctx context.Context, q AuditQuery) (AuditPage, error) {
 	page := AuditPage{Entries: []AuditEntry{}}
 	n, err := pageLimit(q.Limit)

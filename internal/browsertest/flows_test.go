@@ -29,7 +29,7 @@ func flows() []flow {
 		{"Prefix", "All works below a prefix.", prefix, false},
 		{"Keyboard", "The search and the help are reached by keys.", keyboard, false},
 		{"Purge", "A purge asks for the name of the queue.", purge, true},
-		{"DropFilter", "Dropping the letters of a filter asks first.", dropFilter, true},
+		{"DropFilter", "Dropping the letters of a filter asks for the name of the queue.", dropFilter, true},
 		{"RetryWorkflow", "The failed steps of a workflow run again.", retryWorkflow, true},
 		{"CancelRunning", "A running task shows its progress, and is cancelled.", cancelRunning, true},
 		{"QuietWorker", "A worker takes no new task until it is told.", quietWorker, true},

@@ -177,7 +177,7 @@ func (p *Pages) question(r *http.Request, what inspect.Do, a *action, f *fields,
 			return nil, err
 		}
 		q.Count = &countText{N: c.Done, More: c.More}
-		if what != inspect.DoPurgeQueue && !typed {
+		if a.whole == nil || !a.whole(f) {
 			q.Count.Bound = inspect.MaxBulk
 		}
 	}

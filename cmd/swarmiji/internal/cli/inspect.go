@@ -205,14 +205,6 @@ func (a *App) ChangeOf(c *inspect.Change, what string) error {
 	return err
 }
 
-// Confirmed returns an error unless --yes or --dry-run is given.
-func Confirmed(yes, dryRun bool) error {
-	if yes || dryRun {
-		return nil
-	}
-	return fmt.Errorf("%w: this cannot be undone; say --yes, or --dry-run to count first", ErrUsage)
-}
-
 // NodeErrors returns the errors of consumers that did not execute a command, joined.
 func NodeErrors(nodes []inspect.NodeAnswer) error {
 	var errs []error

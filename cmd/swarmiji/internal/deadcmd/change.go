@@ -95,9 +95,10 @@ func (a *app) deadDropCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "drop QUEUE",
 		Short: "Delete dead letters",
-		Long: "Drop deletes dead letters for good and prints their number, which may be 0. It needs --yes, and --all or a\n" +
-			"flag that selects letters; otherwise it deletes nothing, with status 2. --dry-run counts the letters by name\n" +
-			"and by reason instead. --timeout limits only the connecting.",
+		Long: "Drop deletes dead letters for good and prints their number, which may be 0. It needs --all or a flag that\n" +
+			"selects letters. It also needs --yes, or at a terminal the name of the queue, typed. Otherwise it deletes\n" +
+			"nothing, with status 2. --dry-run counts the letters by name and by reason instead. --timeout limits only the\n" +
+			"connecting.",
 		Example: "  swarmiji dead drop reports --older-than 720h --dry-run\n" +
 			"  swarmiji dead drop reports --id report-2026-10 --yes\n" +
 			"  swarmiji dead drop reports --older-than 720h --yes\n" +
@@ -138,11 +139,13 @@ func (a *app) deadPurgeCmd() *cobra.Command {
 }
 
 func (a *app) drop(cmd *cobra.Command, queue string, f deadletter.Filter, yes bool, what string) error {
-	if !yes {
-		return fmt.Errorf("%w: this cannot be undone; say --yes", cli.ErrUsage)
+	if err := a.Confirmed(cmd.Context(), yes, false, queue); err != nil {
+		return err
 	}
+	change := deadChangeOf(queue, &f)
+	change.Confirm = queue
 	return a.DeadChange(cmd, queue, func(ctx context.Context, _ *deadletter.Letters, api inspect.API) error {
-		c, err := inParts(&f, deadChangeOf(queue, &f), func(c inspect.DeadChange) (inspect.Change, error) { return api.DropDead(ctx, c) })
+		c, err := inParts(&f, change, func(c inspect.DeadChange) (inspect.Change, error) { return api.DropDead(ctx, c) })
 		return a.changed(queue, what, c.Done, err)
 	})
 }
