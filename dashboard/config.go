@@ -105,8 +105,8 @@ type Token struct {
 	Role   Role
 }
 
-// minToken is the least length of a token in bytes. Attempts with tokens are not slowed down for
-// long, since programs share addresses.
+// minToken is the least length of a token in bytes. It alone protects from guessing: a wrong token
+// does not slow down attempts with other tokens, since programs share addresses.
 const minToken = 16
 
 // check returns all problems of c, joined. It shows no secret.

@@ -357,6 +357,40 @@ func TestGuessing(t *testing.T) {
 	}
 }
 
+// TestOldToken shows that a program with a wrong token does not hold up another one of its address,
+// and that it is slowed down itself.
+func TestOldToken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, err := dashboard.New(dashboard.Config{
+			API: newSystem(t), Tokens: []dashboard.Token{{Name: "deploy", Secret: token}}, Logger: slog.New(slog.DiscardHandler),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer d.Close(t.Context())
+		attempt := func(token string) int {
+			r := httptest.NewRequest(http.MethodPost, "http://localhost"+list, http.NoBody)
+			r.Header.Set("Authorization", "Bearer "+token)
+			w := httptest.NewRecorder()
+			d.ServeHTTP(w, r)
+			return w.Code
+		}
+		tries := 0
+		for range 100 { // one attempt each second
+			if attempt("an-old-token-of-a-program") == http.StatusUnauthorized {
+				tries++
+			}
+			if got := attempt(token); got != http.StatusOK {
+				t.Fatalf("the other program: status %d", got)
+			}
+			synctestSleep(1000)
+		}
+		if tries > 12 {
+			t.Errorf("%d attempts with the old token in 100 s", tries)
+		}
+	})
+}
+
 // TestArguments is the table of who sees which arguments, over the API and on the pages.
 func TestArguments(t *testing.T) {
 	for _, c := range []struct {

@@ -37,7 +37,7 @@ func flows() []flow {
 		{"PauseName", "The tasks of a name are paused and resumed.", pauseName, true},
 		{"Limit", "A queue gets a limit and loses it.", limitQueue, true},
 		{"ReadOnly", "A read-only dashboard offers nothing.", readOnly, true},
-		{"HideArguments", "Arguments are hidden on all pages.", hideArguments, true},
+		{"HideArguments", "The pages of a task and of its dead letter hide its arguments.", hideArguments, true},
 		{"NoScript", "The pages and the changes work without the script.", noScript, true},
 		{"RemoveEntry", "An entry is paused, resumed and removed.", removeEntry, true},
 		{"Audit", "The audit log names the user and the change.", audit, true},

@@ -60,8 +60,9 @@ func (v *view) Unless(b button, why string) button {
 	return b
 }
 
-// ask returns the button with a field that the user fills.
-func ask(b button, name, label, kind string, value any) button {
+// withInput returns the button with a further field, which the user fills or changes. value is its
+// first text.
+func withInput(b button, name, label, kind string, value any) button {
 	b.Inputs = append(slices.Clone(b.Inputs), input{name, label, kind, fmt.Sprint(value)})
 	return b
 }

@@ -16,7 +16,7 @@ import (
 // functions returns the functions of templates.
 func functions() template.FuncMap {
 	return template.FuncMap{
-		"since": since, "dur": dur, "num": num, "badge": badge, "link": link, "do": do, "ask": ask, "indent": indent, "short": short, "shortID": shortID,
+		"since": since, "dur": dur, "num": num, "badge": badge, "link": link, "do": do, "withInput": withInput, "indent": indent, "short": short, "shortID": shortID,
 		"join":   func(all []string) string { return strings.Join(all, ", ") },
 		"helpOf": helpOf, "workerState": workerState, "quietWorker": quietWorker, "queueState": queueState, "eventState": eventState, "quote": quote,
 		"reasons": func(v *view, e inspect.Explanation) reasonsView { return reasonsView{v, e} },
