@@ -19,6 +19,7 @@ import (
 	"github.com/swarmiji/swarmiji/control"
 	"github.com/swarmiji/swarmiji/dashboard"
 	"github.com/swarmiji/swarmiji/inspect"
+	"github.com/swarmiji/swarmiji/internal/cmdline"
 	"github.com/swarmiji/swarmiji/open"
 	"github.com/swarmiji/swarmiji/producer"
 	"github.com/swarmiji/swarmiji/schedule"
@@ -61,7 +62,7 @@ func (a *app) devCmd() *cobra.Command {
 // forgetServers drops the servers of the environment and of the current context, so that dev sends
 // its sample tasks to no system that is in use.
 func (a *app) forgetServers() {
-	a.Broker, a.Results, a.Events, a.Schedule, a.Jobs, a.Namespace = "", "", "", "", "", ""
+	a.Broker, a.Results, a.Events, a.Schedule, a.Jobs = "", "", "", "", ""
 	getenv := a.Getenv
 	a.Getenv = func(name string) string {
 		switch name {
@@ -107,10 +108,10 @@ func (a *app) dev(ctx context.Context, o *devOptions) (err error) {
 		if !o.quiet {
 			a.Say("the sample worker serves the queue %s; in another terminal try:", sampleQueue)
 			for _, line := range []string{
-				"export SWARMIJI_BROKER=" + open.Redact(a.Broker),
-				`swarmiji call demo.add '{"a": 2, "b": 3}' --queue ` + sampleQueue + " --wait",
-				"swarmiji task ls state:failed --store " + parts.history,
-				"swarmiji queue pause " + sampleQueue,
+				"export SWARMIJI_BROKER=" + cmdline.Quote(open.Redact(a.Broker)),
+				cmdline.Swarmiji("call", "demo.add", `{"a": 2, "b": 3}`, "--queue", sampleQueue, "--wait"),
+				cmdline.Swarmiji("task", "ls", "state:failed", "--store", parts.history),
+				cmdline.Swarmiji("queue", "pause", sampleQueue),
 			} {
 				_, _ = fmt.Fprintln(a.Stderr, "  "+line) // as it is pasted
 			}
