@@ -228,7 +228,11 @@ func status(e *inspect.Error) int {
 
 // fail writes a page with an error alone.
 func (p *Pages) fail(w http.ResponseWriter, r *http.Request, status int, e *inspect.Error) {
-	v := p.view(r, "act", "Not found")
+	title := "Nothing was changed" // act fails with other statuses
+	if status == http.StatusNotFound {
+		title = "Not found"
+	}
+	v := p.view(r, "act", title)
 	v.Error = e
 	p.write(w, status, "act", v)
 }

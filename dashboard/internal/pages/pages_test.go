@@ -336,8 +336,8 @@ func TestActBad(t *testing.T) {
 		f, _ := url.ParseQuery(form)
 		if status, body := send(t, s, http.MethodPost, "act", f); status != http.StatusBadRequest {
 			t.Errorf("%q: %d", form, status)
-		} else {
-			sound(t, body)
+		} else if sound(t, body); strings.Contains(body, "<h1>Not found") {
+			t.Errorf("%q: the title says that a page is missing", form)
 		}
 	}
 	if made := api.made(); len(made) != 0 {
