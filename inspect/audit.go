@@ -138,7 +138,7 @@ func (l *Local) ListAudit(ctx context.Context, q AuditQuery) (AuditPage, error) 
 		t = newAuditTail(func() {})
 		reading, cancel := context.WithCancel(ctx)
 		var read sync.WaitGroup
-		read.Go(func() { t.fail(t.read(reading, l.auditBus())) })
+		read.Go(func() { t.fail(t.read(reading, l.cfg.Audit)) })
 		defer read.Wait()
 		defer cancel()
 	}
@@ -169,14 +169,6 @@ func (t *auditTail) all(ctx context.Context) ([]AuditEntry, error) {
 	}
 }
 
-// auditBus returns the bus that retains the changes, or nil.
-func (l *Local) auditBus() events.EventBus {
-	if l.cfg.Audit != nil {
-		return l.cfg.Audit
-	}
-	return l.cfg.Events
-}
-
 // follow reads the log of bus after wanted is closed, until ctx ends. It subscribes again after an
 // error.
 func (t *auditTail) follow(ctx context.Context, wanted <-chan struct{}, bus events.EventBus) {
@@ -186,7 +178,11 @@ func (t *auditTail) follow(ctx context.Context, wanted <-chan struct{}, bus even
 	}
 	var gap task.Backoff
 	for attempt := 0; ctx.Err() == nil; attempt++ {
-		t.fail(t.read(ctx, bus))
+		err := t.read(ctx, bus)
+		t.fail(err)
+		if CodeOf(err) == CodeUnsupported {
+			return
+		}
 		wake.Sleep(ctx, gap.Interval(attempt))
 	}
 	t.fail(errorf(CodeUnavailable, "the reading of the audit log has ended"))

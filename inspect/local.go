@@ -52,8 +52,8 @@ type Config struct {
 	Control *control.Client
 	// Revocations is the bus of revocations, see revoke.RevokerConfig.
 	Revocations events.EventBus
-	// Audit is another bus, which retains events of the type [AuditEvent] for ListAudit. nil: Events,
-	// if it retains them.
+	// Audit is another bus, which retains events of the type [AuditEvent] for ListAudit, and no others,
+	// see [AuditRetention].
 	Audit events.EventBus
 	// Schedule is the schedule whose entries are shown.
 	Schedule *schedule.Schedule
@@ -187,7 +187,7 @@ func (l *Local) Run(ctx context.Context) error {
 		r.close()
 	}()
 	var following sync.WaitGroup
-	following.Go(func() { audit.follow(ctx, wanted, l.auditBus()) })
+	following.Go(func() { audit.follow(ctx, wanted, l.cfg.Audit) })
 	defer following.Wait()
 	ended := make(chan error, 1)
 	go func() {

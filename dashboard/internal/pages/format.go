@@ -89,28 +89,6 @@ func num(n any) string {
 	return text
 }
 
-// mark is a state as a word with a sign, for the template "state".
-type mark struct{ Class, Sign, Word string }
-
-// badge returns the mark of a state of a task, a job or a check.
-func badge(state any) mark {
-	word := fmt.Sprint(state)
-	m := mark{"", "·", word}
-	switch word {
-	case "succeeded", "FINISHED", "ok", "online":
-		m.Class, m.Sign = "good", "✓"
-	case "failed", "dead", "FAILED", "expired", "offline":
-		m.Class, m.Sign = "bad", "✕"
-	case "retrying", "retry", "warning", "paused", "partly paused", "no consumer", "PAUSED", "unknown", "stuck", "requeued":
-		m.Class, m.Sign = "warn", "!"
-	case "running", "started", "received", "held", "progress", "RUNNING", "RUNQUEUED":
-		m.Class, m.Sign = "busy", "▸"
-	case "revoked", "CANCELLED", "skipped":
-		m.Class, m.Sign = "off", "–"
-	}
-	return m
-}
-
 // link returns the address of a page with parameters: name, value, name, value.
 func link(page string, params ...any) string {
 	q := make(url.Values)

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"strings"
 	"sync"
 	"time"
 
@@ -343,11 +342,6 @@ func (c *conn) send(kind, id, lines string) {
 	if _, c.err = fmt.Fprint(c.w, text+"\n"); c.err == nil {
 		c.err = c.to.Flush()
 	}
-}
-
-// eventState returns the state of a task or node after an event.
-func eventState(kind string) string {
-	return strings.TrimPrefix(strings.TrimPrefix(kind, "task-"), "worker-")
 }
 
 // row is an event for the page of events. All values are texts, so that no number is rounded.
