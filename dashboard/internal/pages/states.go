@@ -20,7 +20,7 @@ func badge(state any) mark {
 		m.Class, m.Sign = "good", "✓"
 	case "failed", "dead", "FAILED", "expired", "offline":
 		m.Class, m.Sign = "bad", "✕"
-	case "retrying", "retry", "warning", "paused", "partly paused", "no consumer", "PAUSED", "unknown", "stuck", "requeued":
+	case "retrying", "retried", "warning", "paused", "partly paused", "no consumer", "PAUSED", "unknown", "stuck", "requeued":
 		m.Class, m.Sign = "warn", "!"
 	case "running", "started", "received", "held", "progress", "RUNNING", "RUNQUEUED":
 		m.Class, m.Sign = "busy", "▸"
