@@ -38,8 +38,8 @@ type Config struct {
 	// ReadOnly refuses all changes.
 	ReadOnly bool
 	// HideArguments shows no arguments, results, data of jobs or headers, and exports no dead
-	// letters. Without it, viewers see only the arguments in which a task has hidden its secrets: those
-	// of events and of the history.
+	// letters. Without it, viewers see only the arguments in which a task has hidden its secrets:
+	// those of events and of the history.
 	HideArguments bool
 
 	// AllowedHosts are the names under which the dashboard may be called, beside localhost and

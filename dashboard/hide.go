@@ -10,8 +10,9 @@ import (
 // guarded is an API that withholds arguments.
 //
 // The originals, which are those of messages, entries and jobs, are as their senders wrote them. A
-// task hides its secrets only in events, and so in the history. A viewer therefore gets the previews
-// of the history alone. With Config.HideArguments nobody gets any of them, nor results and headers.
+// task hides its secrets only in events, and so in the history. A viewer therefore gets the
+// previews of the history alone. With Config.HideArguments nobody gets any of them, nor results and
+// headers.
 type guarded struct {
 	inspect.API
 	hide bool // Config.HideArguments

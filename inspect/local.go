@@ -52,8 +52,8 @@ type Config struct {
 	Control *control.Client
 	// Revocations is the bus of revocations, see revoke.RevokerConfig.
 	Revocations events.EventBus
-	// Audit is another bus, which retains events of the type [AuditEvent] for ListAudit, and no others,
-	// see [AuditRetention].
+	// Audit is another bus, which retains events of the type [AuditEvent] for ListAudit, and no
+	// others, see [AuditRetention].
 	Audit events.EventBus
 	// Schedule is the schedule whose entries are shown.
 	Schedule *schedule.Schedule
