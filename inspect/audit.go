@@ -132,7 +132,7 @@ func (l *Local) ListAudit(ctx context.Context, q AuditQuery) (AuditPage, error) 
 		return page, err
 	}
 	l.mu.Lock()
-	t := l.audit
+	t := l.tail
 	l.mu.Unlock()
 	if t == nil { // Run does not run
 		t = newAuditTail(func() {})

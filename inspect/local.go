@@ -101,7 +101,7 @@ type Local struct {
 	watch  *liveness.Observer // nil: Run does not run
 	since  time.Time          // when Run began
 	ring   *ring              // nil: Run does not run
-	audit  *auditTail         // nil: Run does not run
+	tail   *auditTail         // nil: Run does not run
 	ran    atomic.Bool
 }
 
@@ -176,18 +176,18 @@ func (l *Local) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	wanted := make(chan struct{})
-	r, audit := newRing(), newAuditTail(sync.OnceFunc(func() { close(wanted) }))
+	r, tail := newRing(), newAuditTail(sync.OnceFunc(func() { close(wanted) }))
 	l.mu.Lock()
-	l.watch, l.ring, l.audit, l.since = observer, r, audit, time.Now()
+	l.watch, l.ring, l.tail, l.since = observer, r, tail, time.Now()
 	l.mu.Unlock()
 	defer func() {
 		l.mu.Lock()
-		l.watch, l.ring, l.audit = nil, nil, nil
+		l.watch, l.ring, l.tail = nil, nil, nil
 		l.mu.Unlock()
 		r.close()
 	}()
 	var following sync.WaitGroup
-	following.Go(func() { audit.follow(ctx, wanted, l.cfg.Audit) })
+	following.Go(func() { tail.follow(ctx, wanted, l.cfg.Audit) })
 	defer following.Wait()
 	ended := make(chan error, 1)
 	go func() {
