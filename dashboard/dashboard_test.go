@@ -391,7 +391,7 @@ func TestOldToken(t *testing.T) {
 	})
 }
 
-// TestArguments is the table of who sees which arguments, over the API and on the pages.
+// TestArguments is the table of roles and the arguments that they see, by the API and on the pages.
 func TestArguments(t *testing.T) {
 	for _, c := range []struct {
 		user, password    string
@@ -446,8 +446,7 @@ func TestArguments(t *testing.T) {
 	}
 }
 
-// TestArgumentsRemote shows that a client of the API with the token of a viewer gets what a viewer
-// sees.
+// TestArgumentsRemote shows that a client of the API gets the arguments of its token's role.
 func TestArgumentsRemote(t *testing.T) {
 	for role, want := range map[dashboard.Role]string{dashboard.Viewer: "", dashboard.Operator: string(original)} {
 		server, _ := start(t, dashboard.Config{Tokens: []dashboard.Token{{Name: "look", Secret: token, Role: role}}})

@@ -15,8 +15,8 @@ const (
 )
 
 // guesserOf returns the address of r, of IPv6 its network, with a part for the name of its user or
-// for its token. So a login under one name does not end the wait of another name, and a program
-// with an old token does not hold up the other programs of its address.
+// for its token. So a login under one name does not end the wait of another name. A program with an
+// old token does not hold up the other programs of its address.
 func guesserOf(r *http.Request) string {
 	addr := remote(r)
 	if a, err := netip.ParseAddr(addr); err == nil && a.Is6() && !a.Is4In6() {

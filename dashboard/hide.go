@@ -11,8 +11,8 @@ import (
 //
 // The originals, which are those of messages, entries and jobs, are as their senders wrote them. A
 // task hides its secrets only in events, and so in the history. A viewer therefore gets the
-// previews of the history alone. With Config.HideArguments nobody gets any of them, nor results and
-// headers.
+// previews of the history alone. With Config.HideArguments no caller gets originals, previews,
+// results or headers.
 type guarded struct {
 	inspect.API
 	hide bool // Config.HideArguments

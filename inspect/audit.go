@@ -115,7 +115,7 @@ type auditTail struct {
 	mu      sync.Mutex
 	known   bool          // the kept events were read
 	entries []AuditEntry  // the oldest first; its elements do not change
-	err     error         // of the last attempt to read; nil: none has failed
+	err     error         // of the last attempt to read; nil: no attempt has failed
 	changed chan struct{} // closed and replaced when known or err changes
 }
 

@@ -78,7 +78,7 @@ type DeadLetter struct {
 	Retries     int               `json:"retries,omitempty"`
 	Args        json.RawMessage   `json:"args,omitempty"` // any JSON value
 	// Preview are the arguments as the events of the task had them, with secrets hidden. "": the
-	// history has none.
+	// history has no arguments.
 	Preview string `json:"preview,omitempty"`
 	// Withheld says why this caller does not get Args. "": it may have them.
 	Withheld string `json:"withheld,omitempty"`

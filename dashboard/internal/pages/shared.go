@@ -117,7 +117,7 @@ type answer[V any] struct {
 	v     V
 	err   error
 	at    time.Time  // when it was asked
-	older *answer[V] // given to callers until done is closed; nil: none
+	older *answer[V] // given to callers until done is closed; nil: no older answer
 }
 
 func (m *memo[V]) forget() {

@@ -44,7 +44,7 @@ func (a *App) Confirmed(ctx context.Context, yes, dryRun bool, word string) erro
 	a.Say("this cannot be undone, and --dry-run counts first; type %s to confirm:", Visible(word))
 	typed := make(chan string, 1)
 	go func() { // it ends with the program at the latest
-		line, _ := bufio.NewReader(a.Stdin).ReadString('\n') // an error gives a text that does not confirm
+		line, _ := bufio.NewReader(a.Stdin).ReadString('\n') // a broken line confirms nothing
 		typed <- strings.TrimSpace(line)
 	}()
 	select {

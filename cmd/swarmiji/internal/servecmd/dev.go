@@ -59,8 +59,8 @@ func (a *app) devCmd() *cobra.Command {
 	return cmd
 }
 
-// forgetServers drops the servers of the environment and of the current context, so that dev sends
-// its sample tasks to no system that is in use.
+// forgetServers drops the servers of the environment and of the current context: dev must not send
+// its sample tasks to a system in use.
 func (a *app) forgetServers() {
 	a.Broker, a.Results, a.Events, a.Schedule, a.Jobs = "", "", "", "", ""
 	getenv := a.Getenv
