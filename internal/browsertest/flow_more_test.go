@@ -38,7 +38,8 @@ func purge(w *world, b *tab) {
 
 func dropFilter(w *world, b *tab) {
 	w.mailing.Store(false)
-	_, err := w.api.DropDead(w.ctx(), inspect.DeadChange{DeadFilter: inspect.DeadFilter{Queue: mailQueue}, Confirm: mailQueue}) // of other flows
+	// other flows have left letters
+	_, err := w.api.DropDead(w.ctx(), inspect.DeadChange{DeadFilter: inspect.DeadFilter{Queue: mailQueue}, Confirm: mailQueue})
 	w.no(err)
 	dead(w, welcomeTask, letter{"x@example.org"}, letter{"y@example.org"})
 	b.open("dead?queue=" + mailQueue + "&name=mail.welcome")
