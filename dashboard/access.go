@@ -22,7 +22,8 @@ func least(do inspect.Do) Role {
 }
 
 // may returns nil if the caller of r may make a change, and otherwise the reason.
-func (c *Config) may(r *http.Request, who caller, do inspect.Do, target string) error {
+func (c *Config) may(r *http.Request, do inspect.Do, target string) error {
+	who := callerOf(r.Context())
 	switch {
 	case do == inspect.DoExportDead && c.HideArguments:
 		return errors.New("arguments are hidden here, so dead letters are not exported")

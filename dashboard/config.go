@@ -38,7 +38,8 @@ type Config struct {
 	// ReadOnly refuses all changes.
 	ReadOnly bool
 	// HideArguments shows no arguments, results, data of jobs or headers, and exports no dead
-	// letters.
+	// letters. Without it, viewers see only the arguments in which a task has hidden its secrets:
+	// those of events and of the history.
 	HideArguments bool
 
 	// AllowedHosts are the names under which the dashboard may be called, beside localhost and
@@ -56,10 +57,11 @@ type Role int
 
 // The roles. Each includes the earlier ones.
 const (
-	// Viewer may look at everything, as far as HideArguments lets it.
+	// Viewer may look at everything, except the original arguments of messages, schedule entries and
+	// jobs.
 	Viewer Role = iota
-	// Operator may also make changes that lose nothing: pause, resume, requeue, retry, cancel, run,
-	// limit and scale.
+	// Operator may also look at original arguments, and make changes that lose nothing: pause, resume,
+	// requeue, retry, cancel, run, limit and scale.
 	Operator
 	// Admin may also purge, drop, remove and export, and stop consumers.
 	Admin
@@ -103,8 +105,8 @@ type Token struct {
 	Role   Role
 }
 
-// minToken is the least length of a token in bytes. Attempts with tokens are not slowed down for
-// long, since programs share addresses.
+// minToken is the least length of a token in bytes. It alone protects from guessing: a wrong token
+// does not slow down attempts with other tokens, since programs share addresses.
 const minToken = 16
 
 // check returns all problems of c, joined. It shows no secret.

@@ -43,13 +43,11 @@ func New(c Config) (*Dashboard, error) {
 	if c.Logger == nil {
 		c.Logger = slog.Default()
 	}
-	if c.HideArguments {
-		c.API = hidden{c.API}
-	}
+	c.API = guarded{c.API, c.HideArguments}
 	d := &Dashboard{c: c, delays: &delays{now: time.Now}}
-	may := func(r *http.Request, do inspect.Do, target string) error { return d.c.may(r, callerOf(r), do, target) }
+	may := func(r *http.Request, do inspect.Do, target string) error { return d.c.may(r, do, target) }
 	p, err := pages.New(pages.Config{
-		API: c.API, User: func(r *http.Request) string { return callerOf(r).name }, May: may,
+		API: c.API, User: func(r *http.Request) string { return callerOf(r.Context()).name }, May: may,
 		HideArguments: c.HideArguments, Logger: c.Logger, Version: c.Version,
 	})
 	if err != nil {
@@ -73,8 +71,8 @@ func (d *Dashboard) Close(ctx context.Context) error { return d.pages.Close(ctx)
 // callerKey is the key of the caller in the context of a request.
 type callerKey struct{}
 
-func callerOf(r *http.Request) caller {
-	who, _ := r.Context().Value(callerKey{}).(caller)
+func callerOf(ctx context.Context) caller {
+	who, _ := ctx.Value(callerKey{}).(caller)
 	return who
 }
 
@@ -82,7 +80,7 @@ func callerOf(r *http.Request) caller {
 // may say a name.
 func (c *Config) actor(r *http.Request) string {
 	if c.Authenticates() {
-		return callerOf(r).name
+		return callerOf(r.Context()).name
 	}
 	return httpinspect.Claimed(r)
 }

@@ -57,39 +57,36 @@ func (s *system) ListQueues(context.Context, inspect.QueueQuery) (inspect.QueueP
 	return inspect.QueuePage{}, nil
 }
 
+// The original arguments have the word hush, and texts with hidden secrets the word preview.
+var (
+	original = []byte(`"hush"`)
+	headers  = map[string]string{"h": "preview"}
+)
+
 func (s *system) GetTask(context.Context, inspect.TaskKey) (inspect.TaskDetail, error) {
 	return inspect.TaskDetail{
-		Original: []byte(`"secret"`), Args: "secret", Result: "secret", Headers: map[string]string{"h": "secret"},
-		Dead: &inspect.DeadLetter{Args: []byte(`"secret"`), Headers: map[string]string{"h": "secret"}},
+		Original: original, Args: "preview", Result: "preview", Headers: headers, Dead: &inspect.DeadLetter{Args: original, Headers: headers},
 	}, nil
 }
 
-func (s *system) GetDead(_ context.Context, k inspect.DeadKey) (inspect.DeadLetter, error) {
-	l := inspect.DeadLetter{Headers: map[string]string{"h": "secret"}}
-	if k.Args {
-		l.Args = []byte(`"secret"`)
-	}
-	return l, nil
+func (s *system) GetDead(context.Context, inspect.DeadKey) (inspect.DeadLetter, error) {
+	return inspect.DeadLetter{Args: original, Preview: "preview", Headers: headers}, nil
 }
 
-func (s *system) GetSchedule(_ context.Context, k inspect.ScheduleKey) (inspect.Schedule, error) {
-	e := inspect.Schedule{Headers: map[string]string{"h": "secret"}}
-	if k.Args {
-		e.Args = []byte(`"secret"`)
-	}
-	return e, nil
+func (s *system) GetSchedule(context.Context, inspect.ScheduleKey) (inspect.Schedule, error) {
+	return inspect.Schedule{Args: original, Headers: headers}, nil
 }
 
 func (s *system) ListSchedules(context.Context, inspect.ScheduleQuery) (inspect.SchedulePage, error) {
-	return inspect.SchedulePage{Schedules: []inspect.Schedule{{Headers: map[string]string{"h": "secret"}}}}, nil
+	return inspect.SchedulePage{Schedules: []inspect.Schedule{{Args: original, Headers: headers}}}, nil
 }
 
 func (s *system) GetJob(context.Context, int64) (inspect.JobDetail, error) {
-	return inspect.JobDetail{Data: []byte(`"secret"`), Answer: []byte(`"secret"`)}, nil
+	return inspect.JobDetail{Data: original, Answer: original}, nil
 }
 
 func (s *system) ListEvents(context.Context, inspect.EventQuery) (inspect.EventPage, error) {
-	return inspect.EventPage{Events: []inspect.Event{{Args: "secret", Result: "secret", Fields: map[string]any{"h": "secret"}}}}, nil
+	return inspect.EventPage{Events: []inspect.Event{{Args: "preview", Result: "preview", Fields: map[string]any{"h": "preview"}}}}, nil
 }
 
 const token = "a-token-of-a-program"
@@ -152,7 +149,12 @@ func login(name, password string) func(*http.Request) {
 	return func(r *http.Request) { r.SetBasicAuth(name, password) }
 }
 
-const purge, pause, list = "/api/v1/PurgeQueue", "/api/v1/PauseQueue", "/api/v1/ListQueues"
+const (
+	purge = "/api/v1/PurgeQueue"
+	pause = "/api/v1/PauseQueue"
+	drop  = "/api/v1/DropDead"
+	list  = "/api/v1/ListQueues"
+)
 
 // TestAccess is the table of requests and their outcomes.
 func TestAccess(t *testing.T) {
@@ -209,6 +211,10 @@ func TestAccess(t *testing.T) {
 		{"operator pauses", http.MethodPost, pause, `{"queue":"q"}`, closed, []func(*http.Request){login("otto", "pass-o")}, 200},
 		{"operator purges", http.MethodPost, purge, `{"queue":"q"}`, closed, []func(*http.Request){login("otto", "pass-o")}, 403},
 		{"token of an operator purges", http.MethodPost, purge, `{"queue":"q"}`, closed, []func(*http.Request){header("Authorization", "Bearer "+token)}, 403},
+		{"viewer drops by a pattern", http.MethodPost, drop, `{"queue":"q","name":"?*"}`, closed, []func(*http.Request){login("vera", "pass-v")}, 403},
+		{"operator drops by a pattern", http.MethodPost, drop, `{"queue":"q","name":"?*","confirm":"q"}`, closed, []func(*http.Request){login("otto", "pass-o")}, 403},
+		{"admin drops by a pattern, not confirmed", http.MethodPost, drop, `{"queue":"q","name":"?*"}`, closed, []func(*http.Request){login("ada", "pass-a")}, 400},
+		{"admin drops all, not confirmed", http.MethodPost, drop, `{"queue":"q","confirm":"*"}`, closed, []func(*http.Request){login("ada", "pass-a")}, 400},
 		{"admin purges", http.MethodPost, purge, `{"queue":"q"}`, closed, []func(*http.Request){login("ada", "pass-a")}, 200},
 		{"admin purges, read-only", http.MethodPost, purge, `{"queue":"q"}`, readOnly, []func(*http.Request){login("ada", "pass-a")}, 403},
 		{"Authorize refuses a queue", http.MethodPost, purge, `{"queue":"orders"}`, picky, []func(*http.Request){login("ada", "pass-a")}, 403},
@@ -351,23 +357,111 @@ func TestGuessing(t *testing.T) {
 	}
 }
 
-// TestHidden shows that no argument leaves a dashboard that hides them.
-func TestHidden(t *testing.T) {
-	for _, hide := range []bool{false, true} {
-		server, _ := start(t, dashboard.Config{HideArguments: hide})
-		for path, body := range map[string]string{
-			"GetTask": `{"id":"x"}`, "GetDead": `{"queue":"q","id":"x","args":true}`, "GetSchedule": `{"id":"x","args":true}`,
-			"ListSchedules": "", "GetJob": "1", "ListEvents": "",
+// TestOldToken shows that a program with a wrong token does not hold up another one of its address,
+// and that it is slowed down itself.
+func TestOldToken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, err := dashboard.New(dashboard.Config{
+			API: newSystem(t), Tokens: []dashboard.Token{{Name: "deploy", Secret: token}}, Logger: slog.New(slog.DiscardHandler),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer d.Close(t.Context())
+		attempt := func(token string) int {
+			r := httptest.NewRequest(http.MethodPost, "http://localhost"+list, http.NoBody)
+			r.Header.Set("Authorization", "Bearer "+token)
+			w := httptest.NewRecorder()
+			d.ServeHTTP(w, r)
+			return w.Code
+		}
+		tries := 0
+		for range 100 { // one attempt each second
+			if attempt("an-old-token-of-a-program") == http.StatusUnauthorized {
+				tries++
+			}
+			if got := attempt(token); got != http.StatusOK {
+				t.Fatalf("the other program: status %d", got)
+			}
+			synctestSleep(1000)
+		}
+		if tries > 12 {
+			t.Errorf("%d attempts with the old token in 100 s", tries)
+		}
+	})
+}
+
+// TestArguments is the table of roles and the arguments that they see, by the API and on the pages.
+func TestArguments(t *testing.T) {
+	for _, c := range []struct {
+		user, password    string
+		hide              bool
+		original, preview bool
+		withheld          string
+	}{
+		{"vera", "pass-v", false, false, true, "they need the role operator; you have viewer"},
+		{"otto", "pass-o", false, true, true, ""},
+		{"ada", "pass-a", false, true, true, ""},
+		{"vera", "pass-v", true, false, false, "arguments are hidden here"},
+		{"ada", "pass-a", true, false, false, "arguments are hidden here"},
+	} {
+		server, _ := start(t, dashboard.Config{Users: users, HideArguments: c.hide})
+		who := fmt.Sprint(c.user, ", hidden ", c.hide)
+		for _, m := range []struct {
+			method, path, body string
+			preview, withheld  bool // it has a preview, or a reason
+			original           bool // it has originals
+		}{
+			{http.MethodPost, "/api/v1/GetTask", `{"id":"x"}`, true, false, true},
+			{http.MethodPost, "/api/v1/GetTask", `{"id":"x","args":true}`, true, true, true},
+			{http.MethodPost, "/api/v1/GetDead", `{"queue":"q","id":"x"}`, true, false, true},
+			{http.MethodPost, "/api/v1/GetDead", `{"queue":"q","id":"x","args":true}`, true, true, true},
+			{http.MethodPost, "/api/v1/GetSchedule", `{"id":"x","args":true}`, true, true, true},
+			{http.MethodPost, "/api/v1/ListSchedules", "", true, false, true},
+			{http.MethodPost, "/api/v1/GetJob", "1", false, true, true},
+			{http.MethodPost, "/api/v1/ListEvents", "", true, false, false},
+			{http.MethodGet, "/task?id=x", "", true, false, false},
+			{http.MethodGet, "/letter?queue=q&id=x", "", true, false, true},
+			{http.MethodGet, "/schedule?id=x", "", true, true, true},
+			{http.MethodGet, "/job?id=1", "", false, true, true},
 		} {
-			status, answer, _ := send(t, server, http.MethodPost, "/api/v1/"+path, body)
-			if status != 200 || strings.Contains(answer, "secret") == hide {
-				t.Errorf("%s, hidden %v: %d %s", path, hide, status, answer)
+			status, answer, _ := send(t, server, m.method, m.path, m.body, login(c.user, c.password))
+			if status != http.StatusOK {
+				t.Fatalf("%s: %s: status %d: %s", who, m.path, status, answer)
+			}
+			if got, want := strings.Contains(answer, "hush"), m.original && c.original; got != want {
+				t.Errorf("%s: %s %s has originals: %v, want %v: %s", who, m.path, m.body, got, want, answer)
+			}
+			if got, want := strings.Contains(answer, "preview"), m.preview && c.preview; got != want {
+				t.Errorf("%s: %s %s has a preview: %v, want %v: %s", who, m.path, m.body, got, want, answer)
+			}
+			if m.withheld && !strings.Contains(answer, c.withheld) {
+				t.Errorf("%s: %s does not say that %s: %s", who, m.path, c.withheld, answer)
 			}
 		}
+		status, answer, _ := send(t, server, http.MethodPost, "/api/v1/ExportDead", `{"queue":"q"}`, login(c.user, c.password))
+		if refused := status == http.StatusForbidden; refused != (c.hide || c.user != "ada") {
+			t.Errorf("%s: ExportDead: %d %s", who, status, answer)
+		}
 	}
-	server, _ := start(t, dashboard.Config{HideArguments: true})
-	if status, answer, _ := send(t, server, http.MethodPost, "/api/v1/ExportDead", `{"queue":"q"}`); status != 403 {
-		t.Errorf("ExportDead: %d %s", status, answer)
+}
+
+// TestArgumentsRemote shows that a client of the API gets the arguments of its token's role.
+func TestArgumentsRemote(t *testing.T) {
+	for role, want := range map[dashboard.Role]string{dashboard.Viewer: "", dashboard.Operator: string(original)} {
+		server, _ := start(t, dashboard.Config{Tokens: []dashboard.Token{{Name: "look", Secret: token, Role: role}}})
+		client, err := httpinspect.NewClient(httpinspect.ClientConfig{URL: server.URL + "/api/v1", Token: token})
+		if err != nil {
+			t.Fatal(err)
+		}
+		d, err := client.GetTask(t.Context(), inspect.TaskKey{ID: "x", Args: true})
+		if err != nil || string(d.Original) != want || d.Args != "preview" || (d.Withheld == "") != (want != "") {
+			t.Errorf("%v: task: %+v, %v", role, d, err)
+		}
+		l, err := client.GetDead(t.Context(), inspect.DeadKey{Queue: "q", ID: "x", Args: true})
+		if err != nil || string(l.Args) != want || l.Preview != "preview" || (l.Withheld == "") != (want != "") {
+			t.Errorf("%v: letter: %+v, %v", role, l, err)
+		}
 	}
 }
 

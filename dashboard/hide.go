@@ -2,61 +2,122 @@ package dashboard
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/swarmiji/swarmiji/inspect"
 )
 
-// hidden is an API that shows no arguments, results, headers or data.
-type hidden struct{ inspect.API }
+// guarded is an API that withholds arguments.
+//
+// The originals, which are those of messages, entries and jobs, are as their senders wrote them. A
+// task hides its secrets only in events, and so in the history. A viewer therefore gets the
+// previews of the history alone. With Config.HideArguments no caller gets originals, previews,
+// results or headers.
+type guarded struct {
+	inspect.API
+	hide bool // Config.HideArguments
+}
 
-func (h hidden) GetTask(ctx context.Context, k inspect.TaskKey) (inspect.TaskDetail, error) {
-	k.Args = false
-	d, err := h.API.GetTask(ctx, k)
-	d.Args, d.Result, d.Headers, d.Original = "", "", nil, nil
+// withheld says why the caller of a request gets no original arguments. "": it gets them. A ctx
+// without a caller is that of a viewer.
+func (g guarded) withheld(ctx context.Context) string {
+	who := callerOf(ctx)
+	switch {
+	case g.hide:
+		return "arguments are hidden here"
+	case who.role < Operator:
+		return fmt.Sprintf("the arguments may hold secrets, so they need the role %v; you have %v", Operator, who.role)
+	}
+	return ""
+}
+
+func (g guarded) GetTask(ctx context.Context, k inspect.TaskKey) (inspect.TaskDetail, error) {
+	why, asked := g.withheld(ctx), k.Args
+	k.Args = k.Args && why == ""
+	d, err := g.API.GetTask(ctx, k)
+	if why != "" {
+		d.Original = nil
+	}
+	if asked {
+		d.Withheld = why
+	}
+	if g.hide {
+		d.Args, d.Result, d.Headers = "", "", nil
+	}
 	if d.Dead != nil {
 		letter := *d.Dead
-		hideLetter(&letter)
+		g.letter(&letter, why)
 		d.Dead = &letter
 	}
 	return d, err
 }
 
-func (h hidden) GetDead(ctx context.Context, k inspect.DeadKey) (inspect.DeadLetter, error) {
-	k.Args = false
-	l, err := h.API.GetDead(ctx, k)
-	hideLetter(&l)
+func (g guarded) GetDead(ctx context.Context, k inspect.DeadKey) (inspect.DeadLetter, error) {
+	why, asked := g.withheld(ctx), k.Args
+	k.Args = k.Args && why == ""
+	l, err := g.API.GetDead(ctx, k)
+	g.letter(&l, why)
+	if asked {
+		l.Withheld = why
+	}
 	return l, err
 }
 
-func (h hidden) GetSchedule(ctx context.Context, k inspect.ScheduleKey) (inspect.Schedule, error) {
-	k.Args = false
-	s, err := h.API.GetSchedule(ctx, k)
-	s.Args, s.Headers = nil, nil
+// letter removes the arguments that are withheld for the reason why.
+func (g guarded) letter(l *inspect.DeadLetter, why string) {
+	if why != "" {
+		l.Args = nil
+	}
+	if g.hide {
+		l.Preview, l.Headers = "", nil
+	}
+}
+
+func (g guarded) GetSchedule(ctx context.Context, k inspect.ScheduleKey) (inspect.Schedule, error) {
+	why, asked := g.withheld(ctx), k.Args
+	k.Args = k.Args && why == ""
+	s, err := g.API.GetSchedule(ctx, k)
+	g.entry(&s, why)
+	if asked {
+		s.Withheld = why
+	}
 	return s, err
 }
 
-func (h hidden) GetJob(ctx context.Context, id int64) (inspect.JobDetail, error) {
-	d, err := h.API.GetJob(ctx, id)
-	d.Data, d.Answer = nil, nil
+func (g guarded) ListSchedules(ctx context.Context, q inspect.ScheduleQuery) (inspect.SchedulePage, error) {
+	p, err := g.API.ListSchedules(ctx, q)
+	why := g.withheld(ctx)
+	for i := range p.Schedules {
+		g.entry(&p.Schedules[i], why)
+	}
+	return p, err
+}
+
+// entry removes the arguments that are withheld for the reason why.
+func (g guarded) entry(s *inspect.Schedule, why string) {
+	if why != "" {
+		s.Args = nil
+	}
+	if g.hide {
+		s.Headers = nil
+	}
+}
+
+func (g guarded) GetJob(ctx context.Context, id int64) (inspect.JobDetail, error) {
+	d, err := g.API.GetJob(ctx, id)
+	if d.Withheld = g.withheld(ctx); d.Withheld != "" {
+		d.Data, d.Answer = nil, nil
+	}
 	return d, err
 }
 
-func (h hidden) ListEvents(ctx context.Context, q inspect.EventQuery) (inspect.EventPage, error) {
-	p, err := h.API.ListEvents(ctx, q)
-	for i := range p.Events {
-		hideEvent(&p.Events[i])
+func (g guarded) ListEvents(ctx context.Context, q inspect.EventQuery) (inspect.EventPage, error) {
+	p, err := g.API.ListEvents(ctx, q)
+	if g.hide {
+		for i := range p.Events {
+			e := &p.Events[i]
+			e.Args, e.Result, e.Fields = "", "", nil
+		}
 	}
 	return p, err
 }
-
-func hideLetter(l *inspect.DeadLetter) { l.Args, l.Headers = nil, nil }
-
-func (h hidden) ListSchedules(ctx context.Context, q inspect.ScheduleQuery) (inspect.SchedulePage, error) {
-	p, err := h.API.ListSchedules(ctx, q)
-	for i := range p.Schedules {
-		p.Schedules[i].Args, p.Schedules[i].Headers = nil, nil
-	}
-	return p, err
-}
-
-func hideEvent(e *inspect.Event) { e.Args, e.Result, e.Fields = "", "", nil }

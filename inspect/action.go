@@ -2,8 +2,8 @@ package inspect
 
 import (
 	"strconv"
-	"strings"
 
+	"github.com/swarmiji/swarmiji/internal/cmdline"
 	"github.com/swarmiji/swarmiji/task"
 )
 
@@ -66,34 +66,14 @@ type Action struct {
 	Key   string  `json:"key,omitempty"`
 }
 
-// command returns a line of the program swarmiji with these arguments, quoted for a shell.
-func command(args ...string) string {
-	words := []string{"swarmiji"}
-	for _, a := range args {
-		words = append(words, quote(a))
-	}
-	return strings.Join(words, " ")
-}
-
-// quote returns a word of a shell's command line.
-func quote(word string) string {
-	plain := func(r rune) bool {
-		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_./:=@%+,", r)
-	}
-	if word != "" && strings.IndexFunc(word, func(r rune) bool { return !plain(r) }) < 0 {
-		return word
-	}
-	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
-}
-
 // The actions that reasons suggest.
 
 func resumeQueue(queue string) *Action {
-	return &Action{Do: DoResumeQueue, Text: "resume the queue", Command: command("queue", "resume", queue), Queue: queue}
+	return &Action{Do: DoResumeQueue, Text: "resume the queue", Command: cmdline.Swarmiji("queue", "resume", queue), Queue: queue}
 }
 
 func resumeTasks(name string) *Action {
-	return &Action{Do: DoResumeTasks, Text: "resume the tasks", Command: command("resume", "--task", name), Name: name}
+	return &Action{Do: DoResumeTasks, Text: "resume the tasks", Command: cmdline.Swarmiji("resume", "--task", name), Name: name}
 }
 
 func startConsumer(queue string) *Action {
@@ -106,7 +86,7 @@ func registerHandler(name, queue string) *Action {
 
 func scaleWorkers(queue string, workers int) *Action {
 	return &Action{
-		Do: DoScaleWorkers, Text: "give each consumer more workers", Command: command("scale", queue, strconv.Itoa(workers)), Queue: queue,
+		Do: DoScaleWorkers, Text: "give each consumer more workers", Command: cmdline.Swarmiji("scale", queue, strconv.Itoa(workers)), Queue: queue,
 	}
 }
 
@@ -115,23 +95,23 @@ func cancelTask(id task.ID, queue string) *Action {
 	if queue != "" {
 		args = append(args, "--queue", queue)
 	}
-	return &Action{Do: DoCancelTask, Text: "cancel it if it must not run", Command: command(args...), Task: id, Queue: queue}
+	return &Action{Do: DoCancelTask, Text: "cancel it if it must not run", Command: cmdline.Swarmiji(args...), Task: id, Queue: queue}
 }
 
 func requeueDead(id task.ID, queue string) *Action {
 	return &Action{
-		Do: DoRequeueDead, Text: "repair the cause, then run it again", Command: command("dead", "requeue", queue, "--id", string(id)), Task: id, Queue: queue,
+		Do: DoRequeueDead, Text: "repair the cause, then run it again", Command: cmdline.Swarmiji("dead", "requeue", queue, "--id", string(id)), Task: id, Queue: queue,
 	}
 }
 
 func findTask(id task.ID) *Action {
-	return &Action{Do: DoFindTask, Text: "look at task " + string(id), Command: command("task", "show", string(id)), Task: id}
+	return &Action{Do: DoFindTask, Text: "look at task " + string(id), Command: cmdline.Swarmiji("task", "show", string(id)), Task: id}
 }
 
 func answerTask(name, key string) *Action {
-	return &Action{Do: DoAnswerTask, Text: "give the answer", Command: command("job", "complete", name, key), Name: name, Key: key}
+	return &Action{Do: DoAnswerTask, Text: "give the answer", Command: cmdline.Swarmiji("job", "complete", name, key), Name: name, Key: key}
 }
 
 func retryJob(id int64) *Action {
-	return &Action{Do: DoRetryJobs, Text: "repair the cause, then run it again", Command: command("job", "retry", strconv.FormatInt(id, 10)), Job: id}
+	return &Action{Do: DoRetryJobs, Text: "repair the cause, then run it again", Command: cmdline.Swarmiji("job", "retry", strconv.FormatInt(id, 10)), Job: id}
 }

@@ -80,14 +80,15 @@ type Dead interface {
 	ListDead(ctx context.Context, q DeadQuery) (DeadPage, error)
 	// SummarizeDead counts the dead letters that match, by name and by reason. It stops at [MaxCount].
 	SummarizeDead(ctx context.Context, f DeadFilter) (DeadSummary, error)
-	// GetDead returns the newest dead letter of a task. Returns [ErrNotFound] if it has no
-	// dead letter.
+	// GetDead returns the newest dead letter of a task. Returns [ErrNotFound] if it has no dead
+	// letter. Its arguments are those of the message, in which no secret is hidden.
 	GetDead(ctx context.Context, k DeadKey) (DeadLetter, error)
 	// RequeueDead puts dead letters back into their queue, where a new life of their tasks begins.
 	// Refused letters stay, and Change.Problems names them.
 	RequeueDead(ctx context.Context, c DeadChange) (Change, error)
 	// DropDead deletes dead letters for good. Without a limit and with the queue alone it deletes all
-	// letters of the queue in one call.
+	// letters of the queue in one call. Returns [ErrInvalid] for letters that are not named by their
+	// ids if DeadChange.Confirm is not the name of the queue: a pattern may match more than was meant.
 	DropDead(ctx context.Context, c DeadChange) (Change, error)
 	// ExportDead returns dead letters byte for byte, in the form of deadletter.Letters.Export.
 	ExportDead(ctx context.Context, q DeadQuery) (DeadExport, error)
@@ -193,7 +194,7 @@ type Settings interface {
 
 // Audit shows the changes that were made by an [API].
 type Audit interface {
-	// ListAudit returns the newest changes, the newest first.
+	// ListAudit returns the newest changes, the newest first. It publishes nothing.
 	ListAudit(ctx context.Context, q AuditQuery) (AuditPage, error)
 }
 

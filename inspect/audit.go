@@ -6,25 +6,23 @@ import (
 	"errors"
 	"log/slog"
 	"slices"
-	"strconv"
+	"sync"
 	"time"
 
 	"github.com/swarmiji/swarmiji/capability"
 	"github.com/swarmiji/swarmiji/events"
 	"github.com/swarmiji/swarmiji/internal/utf"
+	"github.com/swarmiji/swarmiji/internal/wake"
+	"github.com/swarmiji/swarmiji/task"
 )
 
 // AuditEvent is the type of the events about changes. Its fields are those of [AuditEntry]: "who",
 // do, target, detail, done and error. The names are part of the wire format.
 const AuditEvent = "inspect-change"
 
-// auditMark is the type of an event without meaning. A reader that receives its own mark has
-// received all earlier events. Marks take places of the retention, so readers send few.
-const auditMark = "inspect-mark"
-
 // AuditRetention is the retention that Config.Audit needs: 90 days and the newest 10,000 changes.
 func AuditRetention() events.Retention {
-	return events.Retention{Age: 90 * 24 * time.Hour, Max: 10_000, Types: []string{AuditEvent, auditMark}}
+	return events.Retention{Age: 90 * 24 * time.Hour, Max: 10_000, Types: []string{AuditEvent}}
 }
 
 type actorKey struct{}
@@ -84,7 +82,6 @@ func (l *Local) Report(ctx context.Context, c Change, detail any, failure error)
 	}
 	l.cfg.Logger.LogAttrs(ctx, slog.LevelInfo, "inspect: change", attrs...)
 	e := events.Event{Type: AuditEvent, NodeID: l.cfg.NodeID, Time: time.Now(), Fields: fields}
-	defer l.changes.Add(1)
 	for _, bus := range l.auditBuses() {
 		// the caller's ctx may have ended during the change
 		if err := bus.Publish(context.WithoutCancel(ctx), e); err != nil {
@@ -106,84 +103,149 @@ func errorText(err error) string {
 	return err.Error()
 }
 
-// auditTime limits the age of an audit log that is shown again, since events may be lost.
-const auditTime = 30 * time.Minute
+// auditQuiet is the shortest time without an event after which the kept events are taken to be
+// read: a bus does not tell where they end. A reader must not publish a mark to find out, since a
+// mark takes a place of the log.
+const auditQuiet = 500 * time.Millisecond
 
-// auditLog holds the newest entries of the audit log, the newest first. It is immutable.
-type auditLog struct {
-	at      time.Time
-	ring    *ring  // tells of the changes of other processes; nil: Run does not run
-	changes uint64 // that were known before it was read
-	entries []AuditEntry
+// auditTail holds the newest entries of the audit log, and follows it. Safe for concurrent use.
+type auditTail struct {
+	wanted func() // called by each reader
+
+	mu      sync.Mutex
+	known   bool          // the kept events were read
+	entries []AuditEntry  // the oldest first; its elements do not change
+	err     error         // of the last attempt to read; nil: no attempt has failed
+	changed chan struct{} // closed and replaced when known or err changes
 }
 
-// ListAudit implements [Audit]. While Run runs, it reads the retained events only after a change:
-// each reading takes a place of the retention, and an open page reads often.
+func newAuditTail(wanted func()) *auditTail {
+	return &auditTail{wanted: wanted, changed: make(chan struct{})}
+}
+
+// ListAudit implements [Audit]. While [Local.Run] runs, the log is read once and then followed.
+// Otherwise each call reads it, and takes at least half a second.
 func (l *Local) ListAudit(ctx context.Context, q AuditQuery) (AuditPage, error) {
+	page := AuditPage{Entries: []AuditEntry{}}
 	n, err := pageLimit(q.Limit)
 	if err != nil {
-		return AuditPage{Entries: []AuditEntry{}}, err
+		return page, err
 	}
 	l.mu.Lock()
-	known, now := l.audited, auditLog{at: time.Now(), ring: l.ring, changes: l.changes.Load()}
+	t := l.tail
 	l.mu.Unlock()
-	if now.ring != nil {
-		now.changes += now.ring.changes.Load()
+	if t == nil { // Run does not run
+		t = newAuditTail(func() {})
+		reading, cancel := context.WithCancel(ctx)
+		var read sync.WaitGroup
+		read.Go(func() { t.fail(t.read(reading, l.cfg.Audit)) })
+		defer read.Wait()
+		defer cancel()
 	}
-	if now.ring == nil || known == nil || known.ring != now.ring || known.changes != now.changes || now.at.Sub(known.at) > auditTime {
-		page, err := l.readAudit(ctx, MaxLimit)
-		if err != nil {
-			return page, err
-		}
-		now.entries, known = page.Entries, &now
-		l.mu.Lock()
-		l.audited = known
-		l.mu.Unlock()
-	}
-	return AuditPage{Entries: slices.Clone(known.entries[:min(n, len(known.entries))])}, nil
+	all, err := t.all(ctx)
+	page.Entries = append(page.Entries, all[max(0, len(all)-n):]...)
+	slices.Reverse(page.Entries)
+	return page, err
 }
 
-// readAudit reads the newest n entries of the retained events.
-func (l *Local) readAudit(ctx context.Context, n int) (AuditPage, error) {
-	page := AuditPage{Entries: []AuditEntry{}}
-	bus := l.cfg.Audit
-	if bus == nil {
-		bus = l.cfg.Events
+// all returns the entries, the oldest first. It waits until they are read or cannot be read.
+func (t *auditTail) all(ctx context.Context) ([]AuditEntry, error) {
+	t.wanted()
+	for {
+		t.mu.Lock()
+		known, entries, err, changed := t.known, t.entries, t.err, t.changed
+		t.mu.Unlock()
+		switch {
+		case known:
+			return entries, nil
+		case err != nil:
+			return nil, err
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return nil, wrapped(ctx.Err())
+		}
 	}
+}
+
+// follow reads the log of bus after wanted is closed, until ctx ends. It subscribes again after an
+// error.
+func (t *auditTail) follow(ctx context.Context, wanted <-chan struct{}, bus events.EventBus) {
+	select {
+	case <-wanted:
+	case <-ctx.Done():
+	}
+	var gap task.Backoff
+	for attempt := 0; ctx.Err() == nil; attempt++ {
+		err := t.read(ctx, bus)
+		t.fail(err)
+		if CodeOf(err) == CodeUnsupported {
+			return
+		}
+		wake.Sleep(ctx, gap.Interval(attempt))
+	}
+	t.fail(errorf(CodeUnavailable, "the reading of the audit log has ended"))
+}
+
+// fail gives err to readers, if no entries are known.
+func (t *auditTail) fail(err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.err = err
+	close(t.changed)
+	t.changed = make(chan struct{})
+}
+
+// read reads the kept events of bus and then the coming ones, until ctx or the subscription ends.
+func (t *auditTail) read(ctx context.Context, bus events.EventBus) error {
 	retainer, ok := capability.As[events.Retainer](bus)
 	if !ok {
-		return page, missing("the audit log", needAudit)
+		return missing("the audit log", needAudit)
 	}
-	sub, err := retainer.Replay(ctx, events.Filter{Types: []string{AuditEvent, auditMark}}, time.Time{})
+	began := time.Now()
+	sub, err := retainer.Replay(ctx, events.Filter{Types: []string{AuditEvent}}, time.Time{})
 	if errors.Is(err, events.ErrNotRetained) {
-		return page, missing("the audit log", needAudit)
+		return missing("the audit log", needAudit)
 	}
 	if err != nil {
-		return page, wrapped(err)
+		return wrapped(err)
 	}
 	defer closeSub(ctx, sub)
-	mark := l.cfg.NodeID + "/" + strconv.FormatInt(time.Now().UnixNano(), 36)
-	if err := bus.Publish(ctx, events.Event{Type: auditMark, NodeID: l.cfg.NodeID, Time: time.Now(), Fields: map[string]any{"mark": mark}}); err != nil {
-		return page, wrapped(err)
+	quiet := auditQuiet + 4*time.Since(began) // a slow server has longer
+	var all []AuditEntry
+	for known := false; ; {
+		waiting, cancel := ctx, context.CancelFunc(func() {})
+		if !known {
+			waiting, cancel = context.WithTimeout(ctx, quiet)
+		}
+		e, err := sub.Receive(waiting)
+		over := waiting.Err() != nil && ctx.Err() == nil
+		cancel()
+		switch {
+		case err == nil:
+			all = append(all, auditEntry(&e))
+			all = all[max(0, len(all)-MaxLimit):]
+		case over:
+			known = true
+		default:
+			return wrapped(err)
+		}
+		if known {
+			t.set(all)
+		}
 	}
-	for {
-		e, err := sub.Receive(ctx)
-		if err != nil {
-			return page, wrapped(err)
-		}
-		if e.Type == auditMark {
-			if e.Fields["mark"] == mark {
-				break
-			}
-			continue
-		}
-		if page.Entries = append(page.Entries, auditEntry(&e)); len(page.Entries) >= 2*n {
-			page.Entries = slices.Delete(page.Entries, 0, len(page.Entries)-n)
-		}
+}
+
+// set replaces the entries.
+func (t *auditTail) set(all []AuditEntry) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.entries = all; !t.known {
+		t.known = true
+		close(t.changed)
+		t.changed = make(chan struct{})
 	}
-	page.Entries = page.Entries[max(0, len(page.Entries)-n):]
-	slices.Reverse(page.Entries)
-	return page, nil
 }
 
 // auditEntry reads an event of any sender.

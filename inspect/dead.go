@@ -12,6 +12,7 @@ import (
 
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/deadletter"
+	"github.com/swarmiji/swarmiji/history"
 	"github.com/swarmiji/swarmiji/serializer"
 	"github.com/swarmiji/swarmiji/serializer/msgpack"
 	"github.com/swarmiji/swarmiji/task"
@@ -102,11 +103,21 @@ func (l *Local) GetDead(ctx context.Context, k DeadKey) (DeadLetter, error) {
 		n++
 		return true
 	})
-	if err == nil && n == 0 {
-		err = errorf(CodeNotFound, "queue %s has no dead letter of task %s", k.Queue, k.ID)
+	switch {
+	case err != nil:
+		return newest, wrapped(err)
+	case n == 0:
+		return newest, errorf(CodeNotFound, "queue %s has no dead letter of task %s", k.Queue, k.ID)
 	}
 	newest.Letters = n
-	return newest, wrapped(err)
+	if l.cfg.History != nil {
+		r, err := l.cfg.History.Get(ctx, k.ID)
+		if err != nil && !errors.Is(err, history.ErrNotFound) {
+			return newest, wrapped(err)
+		}
+		newest.Preview = r.Args
+	}
+	return newest, nil
 }
 
 // RequeueDead implements [Dead].
@@ -129,6 +140,9 @@ func (c *Change) requeued(r *deadletter.Report) {
 
 // DropDead implements [Dead].
 func (l *Local) DropDead(ctx context.Context, d DeadChange) (Change, error) {
+	if !d.DryRun && len(d.IDs) == 0 && (d.Queue == "" || d.Confirm != d.Queue) {
+		return Change{Do: DoDropDead, Target: d.Queue}, errorf(CodeInvalid, "a drop of letters that are not named by their ids needs the name of the queue as confirmation")
+	}
 	return l.changeDead(ctx, DoDropDead, d, func(c *Change, letters *deadletter.Letters, f deadletter.Filter) (err error) {
 		if d.Limit == 0 && reflect.DeepEqual(d.DeadFilter, DeadFilter{Queue: d.Queue}) {
 			f.Limit = 0 // all letters are deleted without reading them

@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"maps"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/swarmiji/swarmiji/events"
@@ -19,9 +18,7 @@ const ringSize = 10_000
 
 // ring holds the newest events. Safe for concurrent use.
 type ring struct {
-	id      string        // of this ring: cursors of another process are not valid here
-	node    string        // of this process
-	changes atomic.Uint64 // grows when another process may have made a change
+	id string // of this ring: cursors of another process are not valid here
 
 	mu     sync.Mutex
 	events []Event       // event seq is at seq % ringSize
@@ -30,8 +27,8 @@ type ring struct {
 	closed bool
 }
 
-func newRing(node string) *ring {
-	return &ring{node: node, id: fmt.Sprintf("%x", time.Now().UnixNano()), more: make(chan struct{})}
+func newRing() *ring {
+	return &ring{id: fmt.Sprintf("%x", time.Now().UnixNano()), more: make(chan struct{})}
 }
 
 // fill adds the events of a bus until ctx ends, and then returns nil. It subscribes again after an
@@ -56,7 +53,6 @@ func (r *ring) receive(ctx context.Context, bus events.EventBus, good func()) er
 		return err
 	}
 	defer closeSub(ctx, sub)
-	r.changes.Add(1) // events before this are not known
 	for {
 		e, err := sub.Receive(ctx)
 		if err != nil {
@@ -87,9 +83,6 @@ func (r *ring) add(e Event) {
 	r.next++
 	close(r.more)
 	r.more = make(chan struct{})
-	if e.Type == AuditEvent && e.Node != r.node {
-		r.changes.Add(1)
-	}
 }
 
 // close wakes the waiting queries for good.

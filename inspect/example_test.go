@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"time"
 
+	"github.com/swarmiji/swarmiji/deadletter"
 	"github.com/swarmiji/swarmiji/inspect"
 	"github.com/swarmiji/swarmiji/open"
 	"github.com/swarmiji/swarmiji/producer"
@@ -89,6 +91,39 @@ func ExampleLocal_PurgeQueue() {
 	// 3 were deleted <nil>
 	// ada purge-queue mail 3 <nil>
 	// true not_found
+}
+
+// A drop of dead letters that are not named by their ids needs the name of the queue: a pattern may
+// match more than was meant.
+func ExampleLocal_DropDead() {
+	ctx := context.Background()
+	swarm, err := open.Open(ctx, "mem://", open.Options{Control: true})
+	if err != nil {
+		panic(err)
+	}
+	defer func() { _ = swarm.Close(ctx) }()
+	letters, err := deadletter.New(deadletter.Config{Broker: swarm.Broker})
+	if err != nil {
+		panic(err)
+	}
+	const exported = `{"swarmiji_dead":1,"queue":"mail","reason":"no such mailbox","message":{"v":1,"id":"m-1","contentType":"application/json","body":"e30="}}`
+	if _, err := letters.Import(ctx, "mail", strings.NewReader(exported)); err != nil {
+		panic(err)
+	}
+
+	api, err := open.Inspector(swarm, inspect.Config{Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		panic(err)
+	}
+	drop := inspect.DeadChange{DeadFilter: inspect.DeadFilter{Queue: "mail", Error: "mailbox"}}
+	_, err = api.DropDead(ctx, drop)
+	fmt.Println(inspect.CodeOf(err))
+	drop.Confirm = "mail"
+	done, err := api.DropDead(ctx, drop)
+	fmt.Println(done.Done, err)
+	// Output:
+	// invalid
+	// 1 <nil>
 }
 
 // A program reports a change that the API does not have. It is in the audit log beside the others.

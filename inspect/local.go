@@ -52,8 +52,8 @@ type Config struct {
 	Control *control.Client
 	// Revocations is the bus of revocations, see revoke.RevokerConfig.
 	Revocations events.EventBus
-	// Audit is another bus, which retains events of the type [AuditEvent] for ListAudit. nil: Events,
-	// if it retains them.
+	// Audit is another bus, which retains events of the type [AuditEvent] for ListAudit, and no
+	// others, see [AuditRetention].
 	Audit events.EventBus
 	// Schedule is the schedule whose entries are shown.
 	Schedule *schedule.Schedule
@@ -101,10 +101,8 @@ type Local struct {
 	watch  *liveness.Observer // nil: Run does not run
 	since  time.Time          // when Run began
 	ring   *ring              // nil: Run does not run
+	tail   *auditTail         // nil: Run does not run
 	ran    atomic.Bool
-
-	audited *auditLog     // as it was read last; nil: not read yet
-	changes atomic.Uint64 // that this Local has reported
 }
 
 var _ API = (*Local)(nil)
@@ -177,16 +175,20 @@ func (l *Local) Run(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	r := newRing(l.cfg.NodeID)
+	wanted := make(chan struct{})
+	r, tail := newRing(), newAuditTail(sync.OnceFunc(func() { close(wanted) }))
 	l.mu.Lock()
-	l.watch, l.ring, l.since = observer, r, time.Now()
+	l.watch, l.ring, l.tail, l.since = observer, r, tail, time.Now()
 	l.mu.Unlock()
 	defer func() {
 		l.mu.Lock()
-		l.watch, l.ring = nil, nil
+		l.watch, l.ring, l.tail = nil, nil, nil
 		l.mu.Unlock()
 		r.close()
 	}()
+	var following sync.WaitGroup
+	following.Go(func() { tail.follow(ctx, wanted, l.cfg.Audit) })
+	defer following.Wait()
 	ended := make(chan error, 1)
 	go func() {
 		defer cancel()

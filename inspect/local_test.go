@@ -73,6 +73,7 @@ func TestNothingGiven(t *testing.T) {
 		"ScaleWorkers": inspect.Scale{Queue: "work", Workers: 1}, "LimitWorkers": inspect.RateLimit{Name: "x"}, "StopWorkers": inspect.Stop{All: true},
 		"CancelJobs": inspect.JobChange{IDs: []int64{1}}, "RetryJobs": inspect.JobChange{IDs: []int64{1}},
 		"RemoveJobs": inspect.JobChange{IDs: []int64{1}},
+		"DropDead":   inspect.DeadChange{DeadFilter: inspect.DeadFilter{Queue: "work"}, Confirm: "work"},
 	}
 	// they name the missing parts
 	answers := map[string]bool{"Check": true, "GetTask": true, "Why": true}

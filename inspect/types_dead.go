@@ -77,6 +77,11 @@ type DeadLetter struct {
 	Letters     int               `json:"letters,omitempty"`      // letters of this task
 	Retries     int               `json:"retries,omitempty"`
 	Args        json.RawMessage   `json:"args,omitempty"` // any JSON value
+	// Preview are the arguments as the events of the task had them, with secrets hidden. "": the
+	// history has no arguments.
+	Preview string `json:"preview,omitempty"`
+	// Withheld says why this caller does not get Args. "": it may have them.
+	Withheld string `json:"withheld,omitempty"`
 	// Unread says why the message or its arguments cannot be read. "": they can.
 	Unread string `json:"unread,omitempty"`
 }
@@ -88,6 +93,9 @@ type DeadChange struct {
 	// [MaxBulk]. A dry run ignores it.
 	Limit  int  `json:"limit,omitempty"`
 	DryRun bool `json:"dry_run,omitempty"`
+	// Confirm is the name of the queue. DropDead needs it if IDs is empty. RequeueDead and a dry run
+	// ignore it.
+	Confirm string `json:"confirm,omitempty"`
 }
 
 // DeadExport is a page of exported dead letters.

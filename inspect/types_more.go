@@ -111,6 +111,8 @@ type Schedule struct {
 	Carries bool `json:"state,omitempty"`
 	// Problem says why the entry cannot be read and does not run. "": it can.
 	Problem string `json:"problem,omitempty"`
+	// Withheld says why this caller does not get Args. "": it may have them.
+	Withheld string `json:"withheld,omitempty"`
 	// LastRun is the last run. nil: unknown.
 	LastRun *ScheduleRun `json:"last_run,omitempty"`
 	// Runs are the next runs, and Ran the last ones, the newest first. GetSchedule alone returns them.
@@ -184,6 +186,8 @@ type JobDetail struct {
 	Expires     time.Time       `json:"expires,omitzero"`
 	Data        json.RawMessage `json:"data"`
 	Answer      json.RawMessage `json:"answer,omitempty"`
+	// Withheld says why this caller gets neither Data nor Answer. "": it may have them.
+	Withheld string `json:"withheld,omitempty"`
 }
 
 // JobChange says which jobs are changed.

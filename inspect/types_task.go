@@ -97,6 +97,8 @@ type TaskDetail struct {
 	// Original are the arguments in its message as JSON, if TaskKey.Args asks for them. nil: it has
 	// no arguments, or RunTask takes no edited arguments.
 	Original json.RawMessage `json:"original,omitempty"`
+	// Withheld says why this caller does not get Original. "": it may have them.
+	Withheld string `json:"withheld,omitempty"`
 	// Progress is the last progress that the task has reported. nil: unknown.
 	Progress *Progress `json:"progress,omitempty"`
 	// Timeline are the events of the task, the oldest first, if a history is given.

@@ -30,7 +30,15 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second interrupt ends the program at once
-	status := run(ctx, os.Args[1:], cli.Surroundings{Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Getenv: os.Getenv})
+	status := run(ctx, os.Args[1:], cli.Surroundings{
+		Stdin: os.Stdin, Terminal: terminal(os.Stdin), Stdout: os.Stdout, Stderr: os.Stderr, Getenv: os.Getenv,
+	})
 	stop()
 	os.Exit(status)
+}
+
+// terminal reports whether a file is a terminal, or another device with lines.
+func terminal(f *os.File) bool {
+	info, err := f.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }

@@ -65,7 +65,7 @@ const patience = 2 * time.Minute
 // swarmiji runs the program inside the test, with the script's directory, input and environment.
 // Starting a process for each command would take most of the time.
 func swarmiji(ts *testscript.TestScript, want int, args []string) {
-	s := cli.Surroundings{Stdin: strings.NewReader(ts.Getenv("STDIN")), Stdout: ts.Stdout(), Stderr: ts.Stderr(), Getenv: ts.Getenv}
+	s := cli.Surroundings{Stdin: strings.NewReader(ts.Getenv("STDIN")), Terminal: ts.Getenv("TERMINAL") != "", Stdout: ts.Stdout(), Stderr: ts.Stderr(), Getenv: ts.Getenv}
 	ctx, cancel := context.WithTimeout(context.Background(), 3*patience)
 	defer cancel()
 	if got := run(ctx, named(ts, patient(args)), s); got != want {

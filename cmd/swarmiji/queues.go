@@ -255,13 +255,14 @@ func (a *app) queuePurgeCmd() *cobra.Command {
 		Use:   "purge QUEUE",
 		Short: "Delete the tasks that wait in a queue",
 		Long: "Purge deletes the tasks that wait in a queue for a consumer, for good and without a record, and prints their\n" +
-			"number. Held, delayed and dead ones stay. It needs --yes. With --dry-run it only counts them.\n\n" +
+			"number. Held, delayed and dead ones stay. It needs --yes, or at a terminal the name of the queue, typed. With\n" +
+			"--dry-run it only counts them.\n\n" +
 			"Exit status: 3 if the queue does not exist.",
 		Example: "  swarmiji queue purge reports --dry-run\n" +
 			"  swarmiji queue purge reports --yes",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := cli.Confirmed(yes, dryRun); err != nil {
+			if err := a.Confirmed(cmd.Context(), yes, dryRun, args[0]); err != nil {
 				return err
 			}
 			return a.Inspect(cmd.Context(), cli.Inspection{}, func(ctx context.Context, api inspect.API) error {

@@ -63,12 +63,16 @@ func dashboardAt(t *testing.T, env map[string]string, args ...string) string {
 }
 
 // TestDev shows that dev runs tasks that succeed and fail, records them, and stops cleanly, twice
-// over the same files. Its worker obeys commands.
+// over the same files. Its worker obeys commands. It uses no server of the environment.
 func TestDev(t *testing.T) {
 	dir := t.TempDir()
+	elsewhere := make(map[string]string)
+	for _, name := range []string{"BROKER", "HISTORY", "SCHEDULE", "JOBS"} {
+		elsewhere["SWARMIJI_"+name] = "postgres://nobody:hush@127.0.0.1:1/none"
+	}
 	for range 2 {
 		t.Run("", func(t *testing.T) {
-			url := dashboardAt(t, nil, "dev", "--dir", dir, "--listen", "127.0.0.1:0")
+			url := dashboardAt(t, elsewhere, "dev", "--dir", dir, "--listen", "127.0.0.1:0")
 			api, err := httpinspect.NewClient(httpinspect.ClientConfig{URL: url + "api/v1"})
 			if err != nil {
 				t.Fatal(err)

@@ -47,26 +47,6 @@ func changes[A, R any](do inspect.Do, fn func(inspect.API, context.Context, A) (
 	}}
 }
 
-// taskReader returns GetTask. Only callers that may run the task again get its original arguments.
-func taskReader() method {
-	m := reads(inspect.API.GetTask)
-	read := m.call
-	m.do = inspect.DoRunTask
-	m.call = func(ctx context.Context, api inspect.API, body []byte, allow allowFunc) (any, error) {
-		var k inspect.TaskKey
-		if err := decode(body, &k); err != nil {
-			return nil, err
-		}
-		if k.Args {
-			if err := allow(string(k.ID)); err != nil {
-				return nil, err
-			}
-		}
-		return read(ctx, api, body, allow)
-	}
-	return m
-}
-
 // decode reads one JSON value. No body is the zero value.
 func decode(body []byte, to any) error {
 	if len(bytes.TrimSpace(body)) == 0 {
@@ -109,7 +89,7 @@ func methods() map[string]method {
 
 		"ListTasks":   reads(inspect.API.ListTasks),
 		"CountTasks":  reads(inspect.API.CountTasks),
-		"GetTask":     taskReader(),
+		"GetTask":     reads(inspect.API.GetTask),
 		"Why":         reads(inspect.API.Why),
 		"ListRunning": reads(inspect.API.ListRunning),
 		"CancelTask":  changes(inspect.DoCancelTask, inspect.API.CancelTask, func(c inspect.Cancel) string { return string(c.ID) }),

@@ -14,7 +14,8 @@ import (
 // MaxArgument is the largest argument that a server reads, in bytes.
 const MaxArgument = 1 << 20
 
-// Config configures [NewHandler]. With the zero value every caller may do everything.
+// Config configures [NewHandler]. With the zero value every caller may do everything. A handler
+// withholds no arguments; package dashboard does.
 type Config struct {
 	// Allow returns an error if the caller of r may not make a change of a target: a queue, a task,
 	// a node. nil: all changes are allowed. A method that only reads is always allowed.

@@ -108,6 +108,17 @@ func testDead(w *world) {
 
 	w.exported(api)
 
+	// letters that are not named by their ids are dropped only with the name of the queue
+	for _, f := range []inspect.DeadFilter{{}, {Name: "*"}, {Name: "?*"}, {Name: "a"}, {Error: "reason"}, {OlderThan: 1}} {
+		for _, confirm := range []string{"", "*", "yes"} {
+			f.Queue = queue
+			_, err := api.DropDead(w.ctx(), inspect.DeadChange{DeadFilter: f, Confirm: confirm})
+			w.is(err, inspect.ErrInvalid)
+		}
+	}
+	_, err = api.DropDead(w.ctx(), inspect.DeadChange{})
+	w.is(err, inspect.ErrInvalid)
+
 	// a dry run changes nothing
 	some := inspect.DeadFilter{Queue: queue, Name: "a"}
 	for _, do := range []func() (inspect.Change, error){
@@ -124,7 +135,7 @@ func testDead(w *world) {
 			w.Errorf("a dry run for three letters: %+v", c)
 		}
 	}
-	c, err := api.DropDead(w.ctx(), inspect.DeadChange{DeadFilter: inspect.DeadFilter{Queue: queue, Name: "b"}})
+	c, err := api.DropDead(w.ctx(), inspect.DeadChange{DeadFilter: inspect.DeadFilter{Queue: queue, Name: "b"}, Confirm: queue})
 	w.no(err)
 	if c.Done != 2 || c.More || c.Do != inspect.DoDropDead {
 		w.Errorf("two letters are dropped: %+v", c)
@@ -182,7 +193,7 @@ func testDeadBound(w *world) {
 	if c.Done != 2 || !c.More {
 		w.Errorf("two of five letters are requeued: %+v", c)
 	}
-	c, err = api.DropDead(w.ctx(), inspect.DeadChange{DeadFilter: all, Limit: 2})
+	c, err = api.DropDead(w.ctx(), inspect.DeadChange{DeadFilter: all, Limit: 2, Confirm: queue})
 	w.no(err)
 	if c.Done != 2 || !c.More {
 		w.Errorf("two of three letters are dropped: %+v", c)
@@ -190,7 +201,7 @@ func testDeadBound(w *world) {
 	if diff := cmp.Diff([]string{"a-4"}, w.deadIDs(api, inspect.DeadFilter{})); diff != "" {
 		w.Errorf("the last letter: (-want +got)\n%s", diff)
 	}
-	c, err = api.DropDead(w.ctx(), inspect.DeadChange{DeadFilter: all, Limit: 2})
+	c, err = api.DropDead(w.ctx(), inspect.DeadChange{DeadFilter: all, Limit: 2, Confirm: queue})
 	w.no(err)
 	if c.Done != 1 || c.More {
 		w.Errorf("the last letter is dropped: %+v", c)

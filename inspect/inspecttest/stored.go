@@ -144,6 +144,7 @@ func testHistory(w *world) {
 		tell(end)
 	}
 	tell(events.Event{Type: events.TaskSent, TaskID: "h-waits", Name: "suite.told", Queue: "suite-far", Time: now})
+	tell(events.Event{Type: events.TaskSent, TaskID: "p-0", Name: "p", Queue: "suite-far", Time: now, Args: "a secret is [hidden]"})
 	_, err = store.Record(w.ctx(), &history.Batch{Facts: facts, Now: now.Add(time.Minute)})
 	w.no(err)
 
@@ -184,6 +185,15 @@ func testHistory(w *world) {
 		w.Errorf("a task that has ended: %+v", r)
 	}
 	w.helps(w.why(api, "h-waits").Reasons[0], inspect.DoStartConsumer, "")
+	w.submit(okTask, "alive")
+	w.letters("p", 2)
+	for id, want := range map[task.ID]string{"p-0": "a secret is [hidden]", "p-1": ""} {
+		l, err := api.GetDead(w.ctx(), inspect.DeadKey{Queue: queue, ID: id})
+		w.no(err)
+		if l.Preview != want {
+			w.Errorf("letter %s has the preview %q, want %q", id, l.Preview, want)
+		}
+	}
 	q, err := api.ListQueues(w.ctx(), inspect.QueueQuery{})
 	w.no(err)
 	for _, one := range q.Queues {

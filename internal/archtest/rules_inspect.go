@@ -29,7 +29,7 @@ var inspecting = []rule{
 	{
 		"L5",
 		[]string{"dashboard", "dashboard/internal/*"},
-		[]string{"inspect", "inspect/httpinspect", "dashboard/internal/pages", "task", "broker"},
+		[]string{"inspect", "inspect/httpinspect", "dashboard/internal/pages", "task", "broker", "internal/cmdline"},
 		"a dashboard is a client of inspect.API alone, so that it also shows the system of another process",
 	},
 }

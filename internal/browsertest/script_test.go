@@ -197,7 +197,8 @@ func scriptPause(w *world, b *tab, g *gate) {
 	b.until("the page is loaded again", fmt.Sprint(waiting, " === ", before+1))
 }
 
-// scriptNumbers shows numbers beyond 2^53.
+// scriptNumbers checks that the page of events rounds no number beyond 2^53, neither in a text nor
+// when it compares two events.
 func scriptNumbers(w *world, b *tab, _ *gate) {
 	b.open("events?type=task-sent")
 	b.live()

@@ -60,8 +60,9 @@ func (v *view) Unless(b button, why string) button {
 	return b
 }
 
-// ask returns the button with a field that the user fills.
-func ask(b button, name, label, kind string, value any) button {
+// withInput returns the button with a further field, which the user fills or changes. value is its
+// first text.
+func withInput(b button, name, label, kind string, value any) button {
 	b.Inputs = append(slices.Clone(b.Inputs), input{name, label, kind, fmt.Sprint(value)})
 	return b
 }
@@ -177,7 +178,7 @@ func (p *Pages) question(r *http.Request, what inspect.Do, a *action, f *fields,
 			return nil, err
 		}
 		q.Count = &countText{N: c.Done, More: c.More}
-		if what != inspect.DoPurgeQueue && !typed {
+		if a.whole == nil || !a.whole(f) {
 			q.Count.Bound = inspect.MaxBulk
 		}
 	}

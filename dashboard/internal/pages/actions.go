@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/url"
+	"reflect"
 	"strconv"
 	"strings"
 	"time"
@@ -21,6 +22,8 @@ type action struct {
 	// must be typed there. nil: never.
 	asks, typed func(*fields) bool
 	counts      bool // it can count the matching records
+	// whole reports whether one change takes all matching records. nil: it takes inspect.MaxBulk.
+	whole func(*fields) bool
 	// edit returns the text that the user may edit before the change, as the field "args". "": none.
 	// nil: nothing is edited.
 	edit func(ctx context.Context, api inspect.API, f *fields) (string, error)
@@ -125,12 +128,12 @@ func arguments(ctx context.Context, api inspect.API, f *fields) (string, error) 
 	return indent(d.Original), err
 }
 
-// several reports whether the fields select more than one dead letter, and entire whether they
-// select all of a queue.
+// several reports whether the fields may select more than one dead letter, and entire whether they
+// select all of a queue without a filter.
 func several(f *fields) bool { return f.text("id") == "" }
 
 func entire(f *fields) bool {
-	return several(f) && strings.Trim(f.text("name"), "*") == "" && f.text("error") == "" && f.text("root") == ""
+	return reflect.DeepEqual(f.dead(), inspect.DeadFilter{Queue: f.text("queue")})
 }
 
 // actions returns what pages offer.
@@ -142,7 +145,7 @@ func actions() map[inspect.Do]action {
 		inspect.DoResumeQueue: {title: "Resume the queue", target: "queue", call: func(f *fields, _ bool) call {
 			return with(inspect.API.ResumeQueue, f.text("queue"))
 		}},
-		inspect.DoPurgeQueue: {title: "Purge the queue", target: "queue", danger: true, asks: always, typed: always, counts: true, call: func(f *fields, dry bool) call {
+		inspect.DoPurgeQueue: {title: "Purge the queue", target: "queue", danger: true, asks: always, typed: always, counts: true, whole: always, call: func(f *fields, dry bool) call {
 			return with(inspect.API.PurgeQueue, inspect.Purge{Queue: f.text("queue"), DryRun: dry})
 		}},
 
@@ -155,8 +158,8 @@ func actions() map[inspect.Do]action {
 		inspect.DoRequeueDead: {title: "Requeue dead letters", target: "queue", asks: several, counts: true, call: func(f *fields, dry bool) call {
 			return with(inspect.API.RequeueDead, inspect.DeadChange{DeadFilter: f.dead(), DryRun: dry})
 		}},
-		inspect.DoDropDead: {title: "Drop dead letters", target: "queue", danger: true, asks: always, typed: entire, counts: true, call: func(f *fields, dry bool) call {
-			return with(inspect.API.DropDead, inspect.DeadChange{DeadFilter: f.dead(), DryRun: dry})
+		inspect.DoDropDead: {title: "Drop dead letters", target: "queue", danger: true, asks: always, typed: several, counts: true, whole: entire, call: func(f *fields, dry bool) call {
+			return with(inspect.API.DropDead, inspect.DeadChange{DeadFilter: f.dead(), DryRun: dry, Confirm: f.text("typed")})
 		}},
 		inspect.DoCancelWorkflow: {title: "Cancel the workflow", target: "root", asks: always, call: func(f *fields, _ bool) call {
 			return with(inspect.API.CancelWorkflow, inspect.WorkflowCancel{Root: task.ID(f.text("root"))})

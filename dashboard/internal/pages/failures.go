@@ -57,6 +57,12 @@ func (f *failure) Part() (longest string) {
 	return strings.TrimSpace(longest)
 }
 
+// Selects reports whether its name or Part selects the dead letters of the group. They do not for
+// letters without a reason, and for the rest of a summary that has too many reasons.
+func (f *failure) Selects() bool {
+	return f.Name != "" || f.Part() != "" && f.Message != "other"
+}
+
 // failures returns the groups of the failed tasks of the last day, the most recent first. more says
 // that older failures were not read. Without a history it groups the dead letters of the queues.
 func failures(ctx context.Context, api inspect.API) (groups []failure, more bool, err error) {

@@ -34,3 +34,32 @@ func TestGroups(t *testing.T) {
 		}
 	}
 }
+
+// unrecorded is an API without a history. Its queue has dead letters with many reasons, and without
+// one.
+type unrecorded struct{ *system }
+
+func (unrecorded) ListTasks(context.Context, inspect.TaskQuery) (inspect.TaskPage, error) {
+	return inspect.TaskPage{}, &inspect.Error{Code: inspect.CodeUnsupported, Text: "no history"}
+}
+
+func (unrecorded) ListQueues(context.Context, inspect.QueueQuery) (inspect.QueuePage, error) {
+	return inspect.QueuePage{Queues: []inspect.Queue{{Name: "q", Dead: 9}}}, nil
+}
+
+func (unrecorded) SummarizeDead(context.Context, inspect.DeadFilter) (inspect.DeadSummary, error) {
+	return inspect.DeadSummary{Reasons: map[string]int{"no route to 10.0.0.1": 4, "other": 3, "": 2}}, nil
+}
+
+// TestRest shows that a group offers a requeue only if a filter selects its letters, and not those
+// of the whole queue.
+func TestRest(t *testing.T) {
+	status, body := get(t, serve(t, unrecorded{hostile(t)}, nil), "")
+	sound(t, body)
+	if n := strings.Count(body, `<input type="hidden" name="do" value="requeue-dead">`); status != http.StatusOK || n != 1 || !strings.Contains(body, `<input type="hidden" name="error" value="no route to">`) {
+		t.Errorf("%d: %d groups offer a requeue, want the one with a reason", status, n)
+	}
+	if n := strings.Count(body, "Dead letters of the queue"); n != 2 {
+		t.Errorf("%d groups lead to the queue, want 2", n)
+	}
+}

@@ -16,7 +16,7 @@ import (
 // functions returns the functions of templates.
 func functions() template.FuncMap {
 	return template.FuncMap{
-		"since": since, "dur": dur, "num": num, "badge": badge, "link": link, "do": do, "ask": ask, "indent": indent, "short": short, "shortID": shortID,
+		"since": since, "dur": dur, "num": num, "badge": badge, "link": link, "do": do, "withInput": withInput, "indent": indent, "short": short, "shortID": shortID,
 		"join":   func(all []string) string { return strings.Join(all, ", ") },
 		"helpOf": helpOf, "workerState": workerState, "quietWorker": quietWorker, "queueState": queueState, "eventState": eventState, "quote": quote,
 		"reasons": func(v *view, e inspect.Explanation) reasonsView { return reasonsView{v, e} },
@@ -87,28 +87,6 @@ func num(n any) string {
 		text = text[:i] + "\u202f" + text[i:]
 	}
 	return text
-}
-
-// mark is a state as a word with a sign, for the template "state".
-type mark struct{ Class, Sign, Word string }
-
-// badge returns the mark of a state of a task, a job or a check.
-func badge(state any) mark {
-	word := fmt.Sprint(state)
-	m := mark{"", "·", word}
-	switch word {
-	case "succeeded", "FINISHED", "ok", "online":
-		m.Class, m.Sign = "good", "✓"
-	case "failed", "dead", "FAILED", "expired", "offline":
-		m.Class, m.Sign = "bad", "✕"
-	case "retrying", "retry", "warning", "paused", "partly paused", "no consumer", "PAUSED", "unknown", "stuck", "requeued":
-		m.Class, m.Sign = "warn", "!"
-	case "running", "started", "received", "held", "progress", "RUNNING", "RUNQUEUED":
-		m.Class, m.Sign = "busy", "▸"
-	case "revoked", "CANCELLED", "skipped":
-		m.Class, m.Sign = "off", "–"
-	}
-	return m
 }
 
 // link returns the address of a page with parameters: name, value, name, value.

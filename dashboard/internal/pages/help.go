@@ -1,10 +1,6 @@
 package pages
 
-import (
-	"slices"
-
-	"github.com/swarmiji/swarmiji/inspect"
-)
+import "github.com/swarmiji/swarmiji/inspect"
 
 // reasonsView holds the data of the template "why".
 type reasonsView struct {
@@ -51,40 +47,4 @@ func helpOf(v *view, a *inspect.Action) help {
 		h.Link, h.LinkText = link("task", "id", a.Task), "Look at the task"
 	}
 	return h
-}
-
-// workerState returns the state of a worker as a word.
-func workerState(w inspect.Worker) string {
-	switch {
-	case w.Offline:
-		return "offline"
-	case quietWorker(w):
-		return "paused"
-	}
-	return "online"
-}
-
-// quietWorker reports whether a consumer has paused all its queues.
-func quietWorker(w inspect.Worker) bool {
-	return len(w.Serves) > 0 && !slices.ContainsFunc(w.Serves, func(q inspect.ServedQueue) bool { return !q.Paused })
-}
-
-// queueState returns the state of a queue as a word.
-func queueState(q inspect.Queue) string {
-	switch {
-	case q.Pause != nil, q.Paused > 0 && q.Paused >= q.Consumers:
-		return "paused"
-	case q.Paused > 0:
-		return "partly paused"
-	case q.Consumers == 0 && q.Ready > 0:
-		return "no consumer"
-	case q.Consumers == 0:
-		return "idle"
-	}
-	return "ok"
-}
-
-// jobStates returns the states of jobs.
-func jobStates() []string {
-	return []string{"QUEUED", "RUNQUEUED", "RUNNING", "PAUSED", "WAITING", "FINISHED", "FAILED", "CANCELLED"}
 }

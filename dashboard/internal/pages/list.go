@@ -9,6 +9,7 @@ import (
 
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/inspect"
+	"github.com/swarmiji/swarmiji/internal/cmdline"
 	"github.com/swarmiji/swarmiji/task"
 )
 
@@ -98,7 +99,7 @@ func (p *Pages) overview(r *request) (any, string, error) {
 	d.Rates = slices.ContainsFunc(d.Queues, func(q inspect.Queue) bool { return q.Rates != nil })
 	d.Stuck, d.Checked = troubles(report.Findings, d.Queues)
 	d.Workers, d.Producers = busy(workers.Workers, running.Tasks)
-	return &d, shell("doctor"), nil
+	return &d, cmdline.Swarmiji("doctor"), nil
 }
 
 // troubles returns the problems, failed checks first, and the number of checks that were fine.
@@ -178,7 +179,7 @@ func busy(workers []inspect.Worker, running []inspect.RunningTask) (all []busyWo
 
 func (p *Pages) queues(r *request) (any, string, error) {
 	page, err := p.api.ListQueues(r.Context(), inspect.QueueQuery{Limit: 200, Cursor: r.value("cursor")})
-	return of(&page, err), shell("queue", "ls"), err
+	return of(&page, err), cmdline.Swarmiji("queue", "ls"), err
 }
 
 // of returns the data of a page, or nil with an error.
@@ -206,7 +207,7 @@ func (p *Pages) queue(r *request) (any, string, error) {
 	r.title = "Queue " + name
 	q, err := p.api.GetQueue(r.Context(), name)
 	if err != nil {
-		return nil, shell("queue", "show", name), err
+		return nil, cmdline.Swarmiji("queue", "show", name), err
 	}
 	d := queueData{Queue: q, Place: broker.Place(r.value("place")), Places: broker.Places()}
 	if d.Place == "" {
@@ -224,7 +225,7 @@ func (p *Pages) queue(r *request) (any, string, error) {
 		d.Limit = s.Limit
 	})
 	reads.Wait()
-	return &d, shell("queue", "show", name), nil
+	return &d, cmdline.Swarmiji("queue", "show", name), nil
 }
 
 // setting returns the stored operations of a queue.
@@ -263,13 +264,13 @@ func (p *Pages) tasks(r *request) (any, string, error) {
 	}
 	page, err := p.api.ListTasks(r.Context(), inspect.TaskQuery{Query: query, Limit: pageSize, Cursor: r.value("cursor")})
 	d.TaskPage = page
-	command := shell("task", "ls")
+	command := cmdline.Swarmiji("task", "ls")
 	if query != "" {
-		command = shell("task", "ls", "--", query)
+		command = cmdline.Swarmiji("task", "ls", "--", query)
 	}
 	if missing(err) {
 		if running, rerr := p.api.ListRunning(r.Context(), inspect.RunningQuery{}); rerr == nil {
-			d.Running, command = &running, shell("tasks", "active")
+			d.Running, command = &running, cmdline.Swarmiji("tasks", "active")
 		}
 	}
 	return &d, command, err
@@ -302,7 +303,7 @@ func (p *Pages) task(r *request) (any, string, error) {
 	case "succeeded", "failed", "revoked", "expired", inspect.StateDead:
 		d.Over = true
 	}
-	return of(&d, err), shell(args...), err
+	return of(&d, err), cmdline.Swarmiji(args...), err
 }
 
 type deadData struct {
@@ -324,7 +325,7 @@ func (p *Pages) dead(r *request) (any, string, error) {
 				d.Queues = append(d.Queues, q)
 			}
 		}
-		return of(&d, err), shell("queue", "ls"), err
+		return of(&d, err), cmdline.Swarmiji("queue", "ls"), err
 	}
 	r.title = "Dead letters of " + d.Queue
 	args := []string{"dead", "list", d.Queue}
@@ -338,14 +339,14 @@ func (p *Pages) dead(r *request) (any, string, error) {
 		d.Reasons = causes(d.Summary.Reasons)
 		d.Page, err = p.api.ListDead(r.Context(), inspect.DeadQuery{DeadFilter: d.Filter, Limit: pageSize, Cursor: r.value("cursor")})
 	}
-	return of(&d, err), shell(args...), err
+	return of(&d, err), cmdline.Swarmiji(args...), err
 }
 
 func (p *Pages) letter(r *request) (any, string, error) {
 	queue, id := r.value("queue"), r.value("id")
 	r.title = "Dead letter " + short(60, id)
 	l, err := p.api.GetDead(r.Context(), inspect.DeadKey{Queue: queue, ID: task.ID(id), Args: true})
-	return of(&l, err), shell("dead", "show", queue, id, "--args"), err
+	return of(&l, err), cmdline.Swarmiji("dead", "show", queue, id, "--args"), err
 }
 
 type workflowData struct {
@@ -357,12 +358,12 @@ func (p *Pages) workflow(r *request) (any, string, error) {
 	id := r.value("id")
 	r.title = "Workflow " + short(60, id)
 	w, err := p.api.GetWorkflow(r.Context(), task.ID(id))
-	return of(&workflowData{w, draw(w.Steps)}, err), shell("workflow", "show", id), err
+	return of(&workflowData{w, draw(w.Steps)}, err), cmdline.Swarmiji("workflow", "show", id), err
 }
 
 func (p *Pages) schedules(r *request) (any, string, error) {
 	page, err := p.api.ListSchedules(r.Context(), inspect.ScheduleQuery{Limit: pageSize, Cursor: r.value("cursor")})
-	return of(&page, err), shell("schedule", "ls"), err
+	return of(&page, err), cmdline.Swarmiji("schedule", "ls"), err
 }
 
 // nextRuns is the number of next runs of an entry.
@@ -375,7 +376,7 @@ func (p *Pages) schedule(r *request) (any, string, error) {
 	if s.Name != "" {
 		r.title = "Schedule " + s.Name
 	}
-	return of(&s, err), shell("schedule", "show", id, "--args"), err
+	return of(&s, err), cmdline.Swarmiji("schedule", "show", id, "--args"), err
 }
 
 type jobsData struct {
@@ -396,7 +397,7 @@ func (p *Pages) jobs(r *request) (any, string, error) {
 		}
 	}
 	page, err := p.api.ListJobs(r.Context(), q)
-	return of(&jobsData{page, jobStates()}, err), shell(args...), err
+	return of(&jobsData{page, jobStates()}, err), cmdline.Swarmiji(args...), err
 }
 
 type jobData struct {
@@ -408,7 +409,7 @@ type jobData struct {
 func (p *Pages) job(r *request) (any, string, error) {
 	text := r.value("id")
 	r.title = "Job " + short(60, text)
-	command := shell("job", "show", text)
+	command := cmdline.Swarmiji("job", "show", text)
 	id, err := strconv.ParseInt(text, 10, 64)
 	if err != nil {
 		return nil, command, &inspect.Error{Code: inspect.CodeInvalid, Text: "The id of a job is a number"}
@@ -423,7 +424,7 @@ func (p *Pages) job(r *request) (any, string, error) {
 
 func (p *Pages) workers(r *request) (any, string, error) {
 	page, err := p.api.ListWorkers(r.Context(), inspect.WorkerQuery{Limit: 200, Cursor: r.value("cursor")})
-	return of(&page, err), shell("workers"), err
+	return of(&page, err), cmdline.Swarmiji("workers"), err
 }
 
 type workerData struct {
@@ -436,7 +437,7 @@ type workerData struct {
 func (p *Pages) worker(r *request) (any, string, error) {
 	node := r.value("node")
 	r.title = "Worker " + short(80, node)
-	command := shell("tasks", "active", "--node", node)
+	command := cmdline.Swarmiji("tasks", "active", "--node", node)
 	w, err := p.api.GetWorker(r.Context(), node)
 	if err != nil {
 		return nil, command, err
@@ -463,7 +464,7 @@ func (p *Pages) events(r *request) (any, string, error) {
 		}
 	}
 	_, err := p.api.ListEvents(r.Context(), inspect.EventQuery{})
-	return of(&d, err), shell(args...), err
+	return of(&d, err), cmdline.Swarmiji(args...), err
 }
 
 // eventTypes returns the types of events that the page of events offers.
@@ -476,10 +477,10 @@ func eventTypes() []string {
 
 func (p *Pages) settings(r *request) (any, string, error) {
 	page, err := p.api.ListSettings(r.Context(), inspect.SettingsQuery{Limit: pageSize, Cursor: r.value("cursor")})
-	return of(&page, err), shell("settings"), err
+	return of(&page, err), cmdline.Swarmiji("settings"), err
 }
 
 func (p *Pages) audit(r *request) (any, string, error) {
 	page, err := p.api.ListAudit(r.Context(), inspect.AuditQuery{Limit: 200})
-	return of(&page, err), shell("audit"), err
+	return of(&page, err), cmdline.Swarmiji("audit"), err
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"strings"
 	"sync"
 	"time"
 
@@ -147,7 +146,7 @@ func (l *live) give(ctx context.Context, page inspect.EventPage) {
 // that check would load themselves for ever otherwise.
 func quiet(e *inspect.Event) bool {
 	switch e.Type {
-	case "doctor", "inspect-mark", "worker-heartbeat":
+	case "doctor", "worker-heartbeat":
 		return true
 	}
 	return false
@@ -343,11 +342,6 @@ func (c *conn) send(kind, id, lines string) {
 	if _, c.err = fmt.Fprint(c.w, text+"\n"); c.err == nil {
 		c.err = c.to.Flush()
 	}
-}
-
-// eventState returns the state of a task or node after an event.
-func eventState(kind string) string {
-	return strings.TrimPrefix(strings.TrimPrefix(kind, "task-"), "worker-")
 }
 
 // row is an event for the page of events. All values are texts, so that no number is rounded.

@@ -18,7 +18,6 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/swarmiji/swarmiji/inspect"
@@ -229,7 +228,11 @@ func status(e *inspect.Error) int {
 
 // fail writes a page with an error alone.
 func (p *Pages) fail(w http.ResponseWriter, r *http.Request, status int, e *inspect.Error) {
-	v := p.view(r, "act", "Not found")
+	title := "Nothing was changed" // act fails with other statuses
+	if status == http.StatusNotFound {
+		title = "Not found"
+	}
+	v := p.view(r, "act", title)
 	v.Error = e
 	p.write(w, status, "act", v)
 }
@@ -249,20 +252,3 @@ func (p *Pages) write(w http.ResponseWriter, status int, name string, v *view) {
 
 // missing reports whether err says that a part of the system is not given.
 func missing(err error) bool { return inspect.CodeOf(err) == inspect.CodeUnsupported }
-
-// plain are the characters that are not quoted for a shell.
-const plain = "-_./:=@%+,0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
-
-// shell returns a line of the program swarmiji, quoted for a shell.
-func shell(args ...string) string {
-	var b strings.Builder
-	b.WriteString("swarmiji")
-	for _, a := range args {
-		b.WriteByte(' ')
-		if a == "" || strings.Trim(a, plain) != "" {
-			a = "'" + strings.ReplaceAll(a, "'", `'\''`) + "'"
-		}
-		b.WriteString(a)
-	}
-	return b.String()
-}

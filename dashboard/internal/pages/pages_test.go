@@ -247,6 +247,9 @@ var changes = []struct {
 	{inspect.DoDropDead, "queue=q&id=x", "q", true, false, true},
 	{inspect.DoDropDead, "queue=q", "q", true, true, true},
 	{inspect.DoDropDead, "queue=q&name=*", "q", true, true, true},
+	{inspect.DoDropDead, "queue=q&name=?*", "q", true, true, true},
+	{inspect.DoDropDead, "queue=q&name=**", "q", true, true, true},
+	{inspect.DoDropDead, "queue=q&name=n&error=e&id=+", "q", true, true, true},
 	{inspect.DoCancelWorkflow, "root=x", "x", true, false, false},
 	{inspect.DoRetryWorkflow, "root=x", "x", false, false, false},
 	{inspect.DoRunSchedule, "id=x", "x", false, false, false},
@@ -333,8 +336,8 @@ func TestActBad(t *testing.T) {
 		f, _ := url.ParseQuery(form)
 		if status, body := send(t, s, http.MethodPost, "act", f); status != http.StatusBadRequest {
 			t.Errorf("%q: %d", form, status)
-		} else {
-			sound(t, body)
+		} else if sound(t, body); strings.Contains(body, "<h1>Not found") {
+			t.Errorf("%q: the title says that a page is missing", form)
 		}
 	}
 	if made := api.made(); len(made) != 0 {

@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	keep      = time.Second / 2  // how long an answer is given to further callers
+	keep      = time.Second / 2  // how long after its question an answer is given to further callers
 	keepCheck = 10 * time.Second // of a check, which asks all servers and queues
 	stale     = time.Minute      // until then an older check is shown while a new one runs
 	readTime  = 30 * time.Second // limits a shared read
@@ -47,7 +47,8 @@ func newShared(api inspect.API) *shared {
 	return s
 }
 
-// close ends the reads. Idempotent.
+// close ends the reads and waits for them. Idempotent. Returns ctx's error if one has not ended in
+// time.
 func (s *shared) close(ctx context.Context) error {
 	s.mu.Lock()
 	s.closed = true
@@ -116,7 +117,7 @@ type answer[V any] struct {
 	v     V
 	err   error
 	at    time.Time  // when it was asked
-	older *answer[V] // shown until then; nil: no older answer
+	older *answer[V] // given to callers until done is closed; nil: no older answer
 }
 
 func (m *memo[V]) forget() {
@@ -210,7 +211,7 @@ func (m *memo[V]) answer(key string, keep time.Duration, start func(*answer[V]))
 	return fresh
 }
 
-// age returns the age of an answer. over is false while it is read.
+// age returns the time since the question of a, and whether its answer is read.
 func (a *answer[V]) age() (age time.Duration, over bool) {
 	select {
 	case <-a.done:

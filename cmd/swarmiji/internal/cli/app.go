@@ -19,6 +19,7 @@ import (
 // Surroundings hold the streams and the environment of the process.
 type Surroundings struct {
 	Stdin          io.Reader
+	Terminal       bool // a person can answer at Stdin
 	Stdout, Stderr io.Writer
 	Getenv         func(string) string
 }

@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"bufio"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -29,6 +31,31 @@ func (a *App) Arguments(given []string) (json.RawMessage, error) {
 		return nil, fmt.Errorf("%w: the arguments are no JSON; a text is written '\"text\"'", ErrUsage)
 	}
 	return text, nil
+}
+
+// Confirmed returns an error unless --yes or --dry-run is given, or a person types word.
+func (a *App) Confirmed(ctx context.Context, yes, dryRun bool, word string) error {
+	switch {
+	case yes || dryRun:
+		return nil
+	case !a.Terminal:
+		return fmt.Errorf("%w: this cannot be undone; say --yes, or --dry-run to count first", ErrUsage)
+	}
+	a.Say("this cannot be undone, and --dry-run counts first; type %s to confirm:", Visible(word))
+	typed := make(chan string, 1)
+	go func() { // it ends with the program at the latest
+		line, _ := bufio.NewReader(a.Stdin).ReadString('\n') // a broken line confirms nothing
+		typed <- strings.TrimSpace(line)
+	}()
+	select {
+	case text := <-typed:
+		if text != word {
+			return fmt.Errorf("%w: this is not %s, so nothing is deleted; a script says --yes", ErrUsage, Visible(word))
+		}
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // maxArguments limits the bytes read from stdin. Adapters accept less.

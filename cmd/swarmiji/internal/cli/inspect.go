@@ -216,14 +216,6 @@ func RequeuedOf(c *inspect.Change, head, of string) (Requeued, *Table, error) {
 // SayDryRun prints the remark of each --dry-run.
 func (a *App) SayDryRun() { a.Say("a dry run: nothing was changed") }
 
-// Confirmed returns an error unless --yes or --dry-run is given.
-func Confirmed(yes, dryRun bool) error {
-	if yes || dryRun {
-		return nil
-	}
-	return fmt.Errorf("%w: this cannot be undone; say --yes, or --dry-run to count first", ErrUsage)
-}
-
 // NodeErrors returns the errors of consumers that did not execute a command, joined.
 func NodeErrors(nodes []inspect.NodeAnswer) error {
 	var errs []error

@@ -72,9 +72,10 @@ func (a *app) deadDropCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "drop QUEUE",
 		Short: "Delete dead letters",
-		Long: "Drop deletes dead letters for good and prints their number, which may be 0. It needs --yes, and --all or a\n" +
-			"flag that selects letters; otherwise it deletes nothing, with status 2. --dry-run counts the letters by name\n" +
-			"and by reason instead. The exit status is 3 if no letter has an id of --id. --timeout limits only the\n" +
+		Long: "Drop deletes dead letters for good and prints their number, which may be 0. It needs --all or a flag that\n" +
+			"selects letters. It also needs --yes, or at a terminal the name of the queue, typed. Otherwise it deletes\n" +
+			"nothing, with status 2. --dry-run counts the letters by name and by reason instead. The exit status is 3 if\n" +
+			"no letter has an id of --id. --timeout limits only the " +
 			"connecting.",
 		Example: "  swarmiji dead drop reports --older-than 720h --dry-run\n" +
 			"  swarmiji dead drop reports --id report-2026-10 --yes\n" +
@@ -84,7 +85,7 @@ func (a *app) deadDropCmd() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			f, err := which.some()
 			if err == nil {
-				err = cli.Confirmed(bulk.yes, bulk.dryRun)
+				err = a.Confirmed(cmd.Context(), bulk.yes, bulk.dryRun, args[0])
 			}
 			if err != nil {
 				return err
@@ -93,7 +94,9 @@ func (a *app) deadDropCmd() *cobra.Command {
 				if bulk.dryRun {
 					return a.summary(ctx, l, args[0], f)
 				}
-				c, err := inParts(&f, deadChangeOf(args[0], &f), func(c inspect.DeadChange) (inspect.Change, error) { return api.DropDead(ctx, c) })
+				change := deadChangeOf(args[0], &f)
+				change.Confirm = args[0]
+				c, err := inParts(&f, change, func(c inspect.DeadChange) (inspect.Change, error) { return api.DropDead(ctx, c) })
 				if err == nil {
 					err = noneOf(args[0], &f, c.Done)
 				}

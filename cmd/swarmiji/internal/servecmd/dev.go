@@ -19,6 +19,7 @@ import (
 	"github.com/swarmiji/swarmiji/control"
 	"github.com/swarmiji/swarmiji/dashboard"
 	"github.com/swarmiji/swarmiji/inspect"
+	"github.com/swarmiji/swarmiji/internal/cmdline"
 	"github.com/swarmiji/swarmiji/open"
 	"github.com/swarmiji/swarmiji/producer"
 	"github.com/swarmiji/swarmiji/schedule"
@@ -38,18 +39,38 @@ func (a *app) devCmd() *cobra.Command {
 		Long: "Dev runs a whole system in one process: a broker and all stores in SQLite files of a directory, a history, the\n" +
 			"dashboard, and a sample worker with tasks that succeed, fail, retry, report progress and form workflows. It\n" +
 			"runs until it is interrupted; then it ends with status 0. The files stay, and the next dev goes on with them.\n\n" +
-			"Your own programs join by the URL that it prints. With --broker it uses that broker instead of the files.",
+			"Your own programs join by the URL that it prints. With --broker or --context it uses that broker instead of the\n" +
+			"files. It ignores $SWARMIJI_BROKER and the other servers of the environment, where nobody wants sample tasks.",
 		Example: "  swarmiji dev\n" +
 			"  swarmiji dev --dir /tmp/try --listen 127.0.0.1:9090",
 		Args:        cobra.NoArgs,
 		Annotations: map[string]string{cli.Offline: "yes"},
-		RunE:        func(cmd *cobra.Command, _ []string) error { return a.dev(cmd.Context(), &o) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if f := cmd.Flags(); !f.Changed("broker") && !f.Changed("context") {
+				a.forgetServers()
+			}
+			return a.dev(cmd.Context(), &o)
+		},
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.dir, "dir", ".swarmiji", "`directory` of the files")
 	f.StringVar(&o.listen, "listen", "127.0.0.1:8080", "`address` of the dashboard, on this machine; the default takes another port if 8080 is in use")
 	f.BoolVar(&o.quiet, "no-worker", false, "run no sample worker and submit no sample tasks")
 	return cmd
+}
+
+// forgetServers drops the servers of the environment and of the current context: dev must not send
+// its sample tasks to a system in use.
+func (a *app) forgetServers() {
+	a.Broker, a.Results, a.Events, a.Schedule, a.Jobs = "", "", "", "", ""
+	getenv := a.Getenv
+	a.Getenv = func(name string) string {
+		switch name {
+		case "SWARMIJI_HISTORY", "SWARMIJI_SCHEDULE", "SWARMIJI_JOBS":
+			return ""
+		}
+		return getenv(name)
+	}
 }
 
 // dev runs the system until ctx ends.
@@ -71,8 +92,13 @@ func (a *app) dev(ctx context.Context, o *devOptions) (err error) {
 	// the first page waits for consumers that it does not know yet, and these are on this machine
 	parts := partOptions{history: file("history.db"), record: true, listen: time.Second}
 	served := false
-	err = a.withParts(ctx, open.Options{Logger: logger}, &parts, func(ctx context.Context, s *open.Swarm, api inspect.API) error {
+	err = a.withParts(ctx, open.Options{Logger: logger}, &parts, func(ctx context.Context, s *open.Swarm, api inspect.API) (err error) {
 		sample := &together{}
+		defer func() {
+			closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), cli.CloseTime)
+			defer cancel()
+			err = errors.Join(err, sample.stop(closing))
+		}()
 		if !o.quiet {
 			if err := a.startSample(ctx, s, sample); err != nil {
 				return err
@@ -82,19 +108,16 @@ func (a *app) dev(ctx context.Context, o *devOptions) (err error) {
 		if !o.quiet {
 			a.Say("the sample worker serves the queue %s; in another terminal try:", sampleQueue)
 			for _, line := range []string{
-				"export SWARMIJI_BROKER=" + open.Redact(a.Broker),
-				`swarmiji call demo.add '{"a": 2, "b": 3}' --queue ` + sampleQueue + " --wait",
-				"swarmiji task ls state:failed --store " + parts.history,
-				"swarmiji queue pause " + sampleQueue,
+				"export SWARMIJI_BROKER=" + cmdline.Quote(open.Redact(a.Broker)),
+				cmdline.Swarmiji("call", "demo.add", `{"a": 2, "b": 3}`, "--queue", sampleQueue, "--wait"),
+				cmdline.Swarmiji("task", "ls", "state:failed", "--store", parts.history),
+				cmdline.Swarmiji("queue", "pause", sampleQueue),
 			} {
 				_, _ = fmt.Fprintln(a.Stderr, "  "+line) // as it is pasted
 			}
 		}
 		served = true
-		err := a.serveDashboard(ctx, ln, dashboard.Config{API: api, Logger: logger})
-		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), cli.CloseTime)
-		defer cancel()
-		return errors.Join(err, sample.stop(closing))
+		return a.serveDashboard(ctx, ln, dashboard.Config{API: api, Logger: logger})
 	})
 	if !served {
 		err = errors.Join(err, ln.Close())

@@ -66,7 +66,7 @@ func (a *app) withParts(ctx context.Context, o open.Options, p *partOptions, do 
 		}()
 		group := &together{}
 		closers = append(closers, group.stop)
-		if err := a.openHistory(ctx, s, &c, p, group, &closers); err != nil {
+		if err := a.openHistory(ctx, s, &c, p, &closers); err != nil {
 			return err
 		}
 		if err := a.openSchedule(ctx, s, &c, p, &closers); err != nil {
@@ -98,7 +98,7 @@ func (a *app) withParts(ctx context.Context, o open.Options, p *partOptions, do 
 }
 
 // openHistory sets c.History if there is one, and starts the recorder.
-func (a *app) openHistory(ctx context.Context, s *open.Swarm, c *inspect.Config, p *partOptions, group *together, closers *[]func(context.Context) error) error {
+func (a *app) openHistory(ctx context.Context, s *open.Swarm, c *inspect.Config, p *partOptions, closers *[]func(context.Context) error) error {
 	url := cmp.Or(p.history, a.Getenv("SWARMIJI_HISTORY"))
 	if url == "" {
 		if p.record {

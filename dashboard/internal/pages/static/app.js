@@ -196,7 +196,7 @@ function connect() {
       return;
     }
     away.hidden = false;
-    say('Away', 'off');
+    say('Connection lost', 'off');
   };
 }
 
