@@ -38,18 +38,36 @@ func (a *app) devCmd() *cobra.Command {
 		Long: "Dev runs a whole system in one process: a broker and all stores in SQLite files of a directory, a history, the\n" +
 			"dashboard, and a sample worker with tasks that succeed, fail, retry, report progress and form workflows. It\n" +
 			"runs until it is interrupted; then it ends with status 0. The files stay, and the next dev goes on with them.\n\n" +
-			"Your own programs join by the URL that it prints. With --broker it uses that broker instead of the files.",
+			"Your own programs join by the URL that it prints. With --broker or --context it uses that broker instead of the\n" +
+			"files. $SWARMIJI_BROKER and the context of context use have no effect, so that no system in use gets the sample\n" +
+			"tasks by accident.",
 		Example: "  swarmiji dev\n" +
 			"  swarmiji dev --dir /tmp/try --listen 127.0.0.1:9090",
 		Args:        cobra.NoArgs,
 		Annotations: map[string]string{cli.Offline: "yes"},
-		RunE:        func(cmd *cobra.Command, _ []string) error { return a.dev(cmd.Context(), &o) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if f := cmd.Flags(); !f.Changed("broker") && !f.Changed("context") {
+				a.forgetSystem(f.Changed("namespace"))
+			}
+			return a.dev(cmd.Context(), &o)
+		},
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.dir, "dir", ".swarmiji", "`directory` of the files")
 	f.StringVar(&o.listen, "listen", "127.0.0.1:8080", "`address` of the dashboard, on this machine; the default takes another port if 8080 is in use")
 	f.BoolVar(&o.quiet, "no-worker", false, "run no sample worker and submit no sample tasks")
 	return cmd
+}
+
+// forgetSystem drops the URLs of the environment and of the chosen context. The system that they
+// name may be in use, and must not get sample tasks by accident. named reports that a.Namespace was
+// given as a flag.
+func (a *app) forgetSystem(named bool) {
+	a.Broker, a.Results, a.Events, a.Schedule, a.Jobs = "", "", "", "", ""
+	if !named {
+		a.Namespace = ""
+	}
+	a.Getenv = func(string) string { return "" }
 }
 
 // dev runs the system until ctx ends.
