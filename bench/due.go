@@ -109,7 +109,7 @@ func (l *lateness) end(ctx context.Context) error {
 // has started.
 func (l *lateness) together(ctx context.Context, c delayer, n int) (Report, error) {
 	l.begin(n)
-	at := time.Now().Add(3*time.Second + time.Duration(n)*200*time.Microsecond).Truncate(time.Second)
+	at := time.Now().Add(6*time.Second + time.Duration(n)*400*time.Microsecond).Truncate(time.Second)
 	dues := make([]time.Time, n)
 	for i := range dues {
 		dues[i] = at
