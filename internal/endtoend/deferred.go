@@ -435,6 +435,9 @@ func testRevokedDeferred(t *testing.T, open Open) {
 	for range 3 {
 		a.asked()
 	}
+	for _, f := range []*task.Future[int]{byID, bySelector, stays} { // else the handler's attempt may be revoked
+		a.eventually("the task waits for its answer", func() bool { s, _ := f.State(a.ctx()); return s == task.StateAwaiting })
+	}
 	v.revoke(revoke.Options{}, byID.ID())
 	wantError(v.road, byID, task.ErrRevoked)
 	if err := v.revoker.RevokeMatching(v.ctx(), revoke.Options{}, revoke.Selector{Header: "customer", Value: "7"}); err != nil {
