@@ -144,7 +144,11 @@ func (d *Dashboard) admit(w http.ResponseWriter, r *http.Request) (caller, bool)
 	if d.c.Identify == nil && len(d.c.Users) > 0 {
 		w.Header().Set("WWW-Authenticate", `Basic realm="Swarmiji", charset="UTF-8"`)
 	}
-	refuse(w, http.StatusUnauthorized, "A name and a password, or a token, are needed.")
+	text := "A name and a password, or a token, are needed."
+	if guess {
+		text = "The name, the password or the token is wrong."
+	}
+	refuse(w, http.StatusUnauthorized, text)
 	return caller{}, false
 }
 

@@ -357,6 +357,29 @@ func TestGuessing(t *testing.T) {
 	}
 }
 
+// TestRefusalText shows that the answer to a wrong login differs from that to none.
+func TestRefusalText(t *testing.T) {
+	server, _ := start(t, dashboard.Config{Users: []dashboard.User{{Name: "ada", Password: "pass-a"}}})
+	for password, want := range map[string]string{"": "are needed", "guessed": "is wrong"} {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL, http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if password != "" {
+			r.SetBasicAuth("ada", password)
+		}
+		resp, err := server.Client().Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(resp.Body)
+		_ = resp.Body.Close()
+		if err != nil || resp.StatusCode != http.StatusUnauthorized || !strings.Contains(string(body), want) {
+			t.Errorf("%d %q, %v, want %q", resp.StatusCode, body, err, want)
+		}
+	}
+}
+
 // TestOldToken shows that a program with a wrong token does not hold up another one of its address,
 // and that it is slowed down itself.
 func TestOldToken(t *testing.T) {

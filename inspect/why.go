@@ -73,7 +73,7 @@ func (x *explainer) explain(ctx context.Context) error {
 	case x.record != nil:
 		x.explainRecord()
 	default:
-		x.add(Reason{Kind: KindUnknown}, "No part knows this task: it was never submitted, or it has ended and has no record, or its queue was not searched (%s).", searched(x.searched))
+		x.add(Reason{Kind: KindUnknown}, "No part knows this task: it was never submitted, or its workflow has not come to this step, or it has ended and has no record, or its queue was not searched (%s).", searched(x.searched))
 	}
 	return nil
 }

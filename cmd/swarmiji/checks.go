@@ -14,6 +14,9 @@ import (
 
 // settings checks the URL itself.
 func (a *app) settings(f *findings) {
+	if a.API != "" { // its server knows the URL of the broker
+		return
+	}
 	f.ok("broker", "%s", open.Redact(a.Broker))
 	_, query, _ := strings.Cut(a.Broker, "?")
 	params, _ := url.ParseQuery(query) // an unreadable query is refused when the URL is opened

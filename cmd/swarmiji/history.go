@@ -60,7 +60,7 @@ func (a *app) historyRecordCmd(url *string) *cobra.Command {
 			if o.age <= 0 || o.records <= 0 {
 				return fmt.Errorf("%w: --max-age is %v and --max-records %d; they must be positive", cli.ErrUsage, o.age, o.records)
 			}
-			return a.WithHistory(cmd.Context(), *url, func(ctx context.Context, s open.HistoryStore) error { return a.recordHistory(ctx, s, &o) })
+			return a.WithHistory(cmd.Context(), *url, true, func(ctx context.Context, s open.HistoryStore) error { return a.recordHistory(ctx, s, &o) })
 		},
 	}
 	f := cmd.Flags()

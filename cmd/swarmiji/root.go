@@ -81,7 +81,7 @@ func (a *app) root() *cobra.Command {
 	f := root.PersistentFlags()
 	f.SortFlags = false
 	f.StringVar(&a.Broker, "broker", "", "`URL` of the broker; its parameters results= and events= name other servers for results and events; default: $SWARMIJI_BROKER, which hides the password from other users of the machine")
-	f.StringVar(&a.API, "api", "", "`URL` of the API of a swarmiji serve, such as http://localhost:8080/api/v1, instead of the broker, for the commands that show and change a running system; default: $SWARMIJI_API; $SWARMIJI_API_TOKEN is sent with it")
+	f.StringVar(&a.API, "api", "", "`URL` of the API of a swarmiji serve, such as http://localhost:8080/api/v1, instead of the broker, for the commands that show and change a running system; default: $SWARMIJI_API, unless --broker or --context is given; $SWARMIJI_API_TOKEN is sent with it")
 	f.StringVar(&a.Context, "context", "", "`name` of a context, which has the URLs of a system (see swarmiji context); default: $SWARMIJI_CONTEXT, or the one that context use has chosen, unless a broker is given")
 	f.StringVar(&a.Namespace, "namespace", "", "`name` that separates programs on one server; default: that of the URL, or \"default\"")
 	f.StringVarP(&a.Output, "output", "o", "table", "`format` of the output: table, json or csv")

@@ -74,7 +74,7 @@ func (a *app) taskListCmd(url *string) *cobra.Command {
 			q = q.At(time.Now())
 			ctx, cancel := a.Limited(cmd.Context())
 			defer cancel()
-			return a.WithHistory(ctx, *url, func(ctx context.Context, s open.HistoryStore) error {
+			return a.WithHistory(ctx, *url, false, func(ctx context.Context, s open.HistoryStore) error {
 				if o.count {
 					return a.taskCount(ctx, s, q)
 				}
@@ -82,6 +82,9 @@ func (a *app) taskListCmd(url *string) *cobra.Command {
 			})
 		},
 	}
+	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
+		return fmt.Errorf("%w; before a query that begins with - write --", err)
+	})
 	f := cmd.Flags()
 	f.SortFlags = false
 	f.IntVarP(&o.Limit, "limit", "n", history.DefaultPage, fmt.Sprintf("maximum number of tasks, 1 to %d", history.MaxPage))
@@ -109,8 +112,8 @@ func (a *app) taskCount(ctx context.Context, s open.HistoryStore, q history.Quer
 
 // taskList prints a page of tasks.
 func (a *app) taskList(ctx context.Context, s open.HistoryStore, q history.Query, o history.PageOptions) error {
-	if o.Limit == 0 {
-		o.Limit = -1 // an error here; the default elsewhere
+	if o.Limit < 1 || o.Limit > history.MaxPage {
+		return fmt.Errorf("%w: --limit is %d, want 1 to %d", cli.ErrUsage, o.Limit, history.MaxPage)
 	}
 	p, err := s.Page(ctx, q, o)
 	if errors.Is(err, history.ErrMalformed) && o.After != "" {

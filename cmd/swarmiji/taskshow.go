@@ -34,7 +34,7 @@ func (a *app) taskShowCmd(url *string) *cobra.Command {
 			}
 			ctx, cancel := a.Limited(cmd.Context())
 			defer cancel()
-			return a.WithHistory(ctx, *url, func(ctx context.Context, s open.HistoryStore) error {
+			return a.WithHistory(ctx, *url, false, func(ctx context.Context, s open.HistoryStore) error {
 				r, err := s.Get(ctx, task.ID(args[0]))
 				switch {
 				case errors.Is(err, history.ErrNotFound):

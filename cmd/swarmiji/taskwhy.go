@@ -48,8 +48,8 @@ func (a *app) find(cmd *cobra.Command, s *search, id string, do func(ctx context
 
 // showLive shows a task without a history.
 func (a *app) showLive(cmd *cobra.Command, s *search, id string) error {
-	if a.Broker == "" {
-		return fmt.Errorf("%w: no history and no broker; give --store or --broker", cli.ErrUsage)
+	if a.Broker == "" && a.API == "" {
+		return fmt.Errorf("%w: no history and no broker; give --store, --broker or --api", cli.ErrUsage)
 	}
 	return a.find(cmd, s, id, func(ctx context.Context, api inspect.API, k inspect.TaskKey) error {
 		d, err := api.GetTask(ctx, k)

@@ -125,7 +125,9 @@ func refusal(method, host string, status int, data []byte) error {
 		code = inspect.CodeDenied
 	case http.StatusNotFound:
 		code, help = inspect.CodeNotFound, "the URL must end with the path of the API, such as /api/v1"
-	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+	case http.StatusTooManyRequests:
+		code, help = inspect.CodeUnavailable, "a wrong token or password came from here before; wait some seconds, then try again"
+	case http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
 		code = inspect.CodeUnavailable
 	}
 	return &inspect.Error{Code: code, Text: fmt.Sprintf("%s: %s answered with status %d", method, host, status), Help: help}

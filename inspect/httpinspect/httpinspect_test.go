@@ -172,6 +172,8 @@ func TestOtherServers(t *testing.T) {
 		}
 		if _, err := client.ListQueues(t.Context(), inspect.QueueQuery{}); !errors.Is(err, c.want) || strings.Contains(err.Error(), "secret") {
 			t.Errorf("%s: %v, want %v", name, err, c.want)
+		} else if name == "too busy" && !strings.Contains(err.Error(), "wait some seconds") {
+			t.Errorf("%s: %v", name, err)
 		}
 		server.Close()
 		if _, err := client.ListQueues(t.Context(), inspect.QueueQuery{}); !errors.Is(err, inspect.ErrUnavailable) {

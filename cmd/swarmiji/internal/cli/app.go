@@ -3,7 +3,6 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -80,7 +79,10 @@ func (a *App) Begin(cmd *cobra.Command) error {
 	if a.KeyFile == "" {
 		a.KeyFile = a.Getenv("SWARMIJI_KEYS")
 	}
-	if a.API = cmp.Or(a.API, a.Getenv("SWARMIJI_API")); a.API != "" {
+	if f := cmd.Flags(); a.API == "" && !f.Changed("broker") && !f.Changed("context") {
+		a.API = a.Getenv("SWARMIJI_API") // a flag counts more than the environment
+	}
+	if a.API != "" {
 		a.Hide(a.API, open.Redact(a.API))
 	}
 	if cmd.Annotations[Offline] == "" && a.Broker == "" && a.API == "" {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"os/user"
 	"time"
 
 	"github.com/swarmiji/swarmiji/control"
@@ -71,7 +72,7 @@ func (a *App) Inspect(ctx context.Context, i Inspection, do func(ctx context.Con
 		if i.History == "" {
 			return withJobs(ctx)
 		}
-		return a.WithHistory(ctx, i.History, func(ctx context.Context, h open.HistoryStore) error {
+		return a.WithHistory(ctx, i.History, false, func(ctx context.Context, h open.HistoryStore) error {
 			c.History = h
 			return withJobs(ctx)
 		})
@@ -111,7 +112,13 @@ func (a *App) Wire() (serializer.Wire, error) {
 // Actor names the author of changes for the audit log: the user and the machine.
 func (a *App) Actor() string {
 	host, _ := os.Hostname() // "" is a name too
-	return cmp.Or(a.Getenv("USER"), a.Getenv("LOGNAME"), "unknown") + "@" + host
+	name := cmp.Or(a.Getenv("USER"), a.Getenv("LOGNAME"))
+	if name == "" { // as in a container or below cron
+		if u, err := user.Current(); err == nil {
+			name = u.Username
+		}
+	}
+	return cmp.Or(name, "unknown") + "@" + host
 }
 
 // WithAudited calls do with the inspection API over a schedule or jobs. If a broker is given too,

@@ -21,10 +21,16 @@ func HistoryFlag(cmd *cobra.Command, url *string) {
 	cmd.PersistentFlags().StringVar(url, "store", "", "`URL` of the database that holds the history; default: $SWARMIJI_HISTORY")
 }
 
-// WithHistory opens a history, calls do, and closes it.
-func (a *App) WithHistory(ctx context.Context, url string, do func(ctx context.Context, s open.HistoryStore) error) (err error) {
+// WithHistory opens a history, calls do, and closes it. If fresh is true, a missing SQLite file is
+// created.
+func (a *App) WithHistory(ctx context.Context, url string, fresh bool, do func(ctx context.Context, s open.HistoryStore) error) (err error) {
 	if url = cmp.Or(url, a.Getenv("SWARMIJI_HISTORY")); url == "" {
 		return fmt.Errorf("%w: no history; give --store or set SWARMIJI_HISTORY, such as sqlite:///path/history.db", ErrUsage)
+	}
+	if file := liteFile(url); file != "" && !fresh {
+		if _, err := os.Stat(file); errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("%w: there is no file %s; --store or SWARMIJI_HISTORY names the database that swarmiji history record writes", ErrNotFound, Visible(file))
+		}
 	}
 	a.Hide(url, open.Redact(url))
 	logger := slog.New(slog.NewTextHandler(a.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))

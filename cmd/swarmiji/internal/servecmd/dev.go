@@ -40,14 +40,15 @@ func (a *app) devCmd() *cobra.Command {
 			"dashboard, and a sample worker with tasks that succeed, fail, retry, report progress and form workflows. It\n" +
 			"runs until it is interrupted; then it ends with status 0. The files stay, and the next dev goes on with them.\n\n" +
 			"Your own programs join by the URL that it prints. With --broker or --context it uses that broker instead of the\n" +
-			"files. It ignores $SWARMIJI_BROKER and the other servers of the environment, where nobody wants sample tasks.",
+			"files. $SWARMIJI_BROKER and the context of context use have no effect, so that no system in use gets the sample\n" +
+			"tasks by accident.",
 		Example: "  swarmiji dev\n" +
 			"  swarmiji dev --dir /tmp/try --listen 127.0.0.1:9090",
 		Args:        cobra.NoArgs,
 		Annotations: map[string]string{cli.Offline: "yes"},
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if f := cmd.Flags(); !f.Changed("broker") && !f.Changed("context") {
-				a.forgetServers()
+				a.forgetSystem(f.Changed("namespace"))
 			}
 			return a.dev(cmd.Context(), &o)
 		},
@@ -59,18 +60,15 @@ func (a *app) devCmd() *cobra.Command {
 	return cmd
 }
 
-// forgetServers drops the servers of the environment and of the current context: dev must not send
-// its sample tasks to a system in use.
-func (a *app) forgetServers() {
+// forgetSystem drops the URLs of the environment and of the chosen context. The system that they
+// name may be in use, and must not get sample tasks by accident. named reports that a.Namespace was
+// given as a flag.
+func (a *app) forgetSystem(named bool) {
 	a.Broker, a.Results, a.Events, a.Schedule, a.Jobs = "", "", "", "", ""
-	getenv := a.Getenv
-	a.Getenv = func(name string) string {
-		switch name {
-		case "SWARMIJI_HISTORY", "SWARMIJI_SCHEDULE", "SWARMIJI_JOBS":
-			return ""
-		}
-		return getenv(name)
+	if !named {
+		a.Namespace = ""
 	}
+	a.Getenv = func(string) string { return "" }
 }
 
 // dev runs the system until ctx ends.
