@@ -435,7 +435,8 @@ func testRevokedDeferred(t *testing.T, open Open) {
 	for range 3 {
 		a.asked()
 	}
-	for _, f := range []*task.Future[int]{byID, bySelector, stays} { // else the handler's attempt may be revoked
+	// a revocation before that ends the attempt of the handler, and no deferral
+	for _, f := range []*task.Future[int]{byID, bySelector, stays} {
 		a.eventually("the task waits for its answer", func() bool { s, _ := f.State(a.ctx()); return s == task.StateAwaiting })
 	}
 	v.revoke(revoke.Options{}, byID.ID())

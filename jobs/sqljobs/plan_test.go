@@ -131,8 +131,8 @@ func askQueues(t *testing.T, s *sqljobs.Store, n int) {
 }
 
 // tuplesRead returns the number of rows of the jobs table that all ended sessions have read. It
-// waits until conn has the only session, because an ending session counts what it has read at its
-// very end.
+// waits until conn has the only session, because a session adds its counters when it
+// ends.
 func tuplesRead(t *testing.T, conn *sqlconn.Conn) (n int64) {
 	t.Helper()
 	testwait.Until(t, "the other sessions have ended", func() bool {
