@@ -1,4 +1,4 @@
-package consumer
+package wire_test
 
 import (
 	"testing"
