@@ -105,17 +105,23 @@ func (a *asking) refuse(key, reason string) {
 // over waits until a task's deferral has ended, which happens after the end of the task.
 func (a *asking) over(key string) {
 	a.t.Helper()
-	a.eventually("the deferral of "+key+" is over", func() bool {
-		over := false
+	a.reached(key, jobstore.DeferralOver)
+}
+
+// reached waits until a task's deferral has a phase.
+func (a *asking) reached(key string, phase jobstore.DeferralPhase) {
+	a.t.Helper()
+	a.eventually(fmt.Sprintf("the deferral of %s is %s", key, phase), func() bool {
+		has := false
 		err := a.jobs.Store().View(a.ctx(), func(ctx context.Context, tx jobstore.Tx) error {
 			d, err := tx.DeferralOf(ctx, "ask", key)
-			over = d != nil && !d.Open()
+			has = d != nil && d.Phase == phase
 			return err
 		})
 		if err != nil {
 			a.t.Fatal(err)
 		}
-		return over
+		return has
 	})
 }
 
@@ -435,9 +441,9 @@ func testRevokedDeferred(t *testing.T, open Open) {
 	for range 3 {
 		a.asked()
 	}
-	// a revocation before that ends the attempt of the handler, and no deferral
-	for _, f := range []*task.Future[int]{byID, bySelector, stays} {
-		a.eventually("the task waits for its answer", func() bool { s, _ := f.State(a.ctx()); return s == task.StateAwaiting })
+	// before that, a revocation ends the attempt of the handler, and no deferral
+	for _, key := range []string{"id", "selector", "stays"} {
+		a.reached(key, jobstore.DeferralAwaiting)
 	}
 	v.revoke(revoke.Options{}, byID.ID())
 	wantError(v.road, byID, task.ErrRevoked)
