@@ -170,7 +170,7 @@ func scriptBanner(w *world, b *tab, g *gate) {
 	b.open("queues")
 	b.live()
 	again := g.cut()
-	b.until("the banner is shown", `document.querySelector('#away').checkVisibility() && document.querySelector('#live-text').innerText === 'Away'`)
+	b.until("the banner is shown", `document.querySelector('#away').checkVisibility() && document.querySelector('#live-text').innerText === 'Connection lost'`)
 	before := grow(w, b)
 	again()
 	b.until("the banner is gone", `!document.querySelector('#away').checkVisibility()`)

@@ -26,8 +26,9 @@ func TestRetriesKeepTheBase(t *testing.T) {
 			d.note("ran")
 			return at, nil
 		})
-		s.run(r)
+		// first: the leader looks for jobs at most once in some milliseconds
 		s.put(jobs.Spec{Name: "sum", Queue: "q", Repeat: "SCHEDULED, +1 HOUR"})
+		s.run(r)
 		time.Sleep(2*time.Hour + time.Minute)
 		d.want(t, "0s: retried", "7s: ran", "1h0m0s: retried", "1h0m7s: ran", "2h0m0s: retried", "2h0m7s: ran")
 	})
