@@ -7,7 +7,6 @@ import (
 	"maps"
 	"time"
 
-
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/internal/wire"
 	"github.com/swarmiji/swarmiji/middleware"
