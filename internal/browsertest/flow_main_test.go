@@ -153,11 +153,10 @@ func runEdited(w *world, b *tab) {
 	b.sees("Done.")
 	again := eval[string](b, `document.querySelector('.facts a.id').title`)
 	w.untilState(inspect.State(task.StateSucceeded), task.ID(again))
-	d, err := w.api.GetTask(w.ctx(), inspect.TaskKey{ID: task.ID(again)})
-	w.no(err)
-	if !strings.Contains(d.Args, fmt.Sprint(big+2)) {
-		b.Errorf("the copy has the arguments %s, want those of order %d", d.Args, big+2)
-	}
+	w.until("the history has the arguments of the copy", func() bool { // their result is known earlier
+		d, err := w.api.GetTask(w.ctx(), inspect.TaskKey{ID: task.ID(again)})
+		return err == nil && strings.Contains(d.Args, fmt.Sprint(big+2))
+	})
 	w.untilState(inspect.StateDead, id) // the dead letter stays
 	w.charging.Store(false)
 }
