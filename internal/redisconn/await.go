@@ -2,6 +2,9 @@ package redisconn
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"os"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -49,17 +52,26 @@ func (c *Conn) await(ctx context.Context, call func(context.Context) (any, error
 	}
 	select {
 	case a := <-answers:
-		return a.v, a.err
+		return a.v, because(ctx, a.err)
 	case <-ctx.Done():
 	}
 	t := time.NewTimer(grace)
 	defer t.Stop()
 	select {
 	case a := <-answers:
-		return a.v, a.err
+		return a.v, because(ctx, a.err)
 	case <-t.C:
 		return nil, &failure{ErrIndeterminate, ctx.Err()}
 	}
+}
+
+// because adds ctx's error to a timeout that the past deadline of an ended ctx has caused: see
+// callCtx.
+func because(ctx context.Context, err error) error {
+	if cause := ctx.Err(); cause != nil && errors.Is(err, os.ErrDeadlineExceeded) {
+		return fmt.Errorf("%w: %w", err, cause)
+	}
+	return err
 }
 
 // spawn runs fn on a goroutine of c.calls, for which Close waits. It returns false, without a
