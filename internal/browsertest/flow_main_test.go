@@ -153,10 +153,12 @@ func runEdited(w *world, b *tab) {
 	b.sees("Done.")
 	again := eval[string](b, `document.querySelector('.facts a.id').title`)
 	w.untilState(inspect.State(task.StateSucceeded), task.ID(again))
-	w.until("the history has the arguments of the copy", func() bool { // their result is known earlier
-		d, err := w.api.GetTask(w.ctx(), inspect.TaskKey{ID: task.ID(again)})
-		return err == nil && strings.Contains(d.Args, fmt.Sprint(big+2))
-	})
+	w.untilRecorded(task.ID(again))
+	d, err := w.api.GetTask(w.ctx(), inspect.TaskKey{ID: task.ID(again)})
+	w.no(err)
+	if !strings.Contains(d.Args, fmt.Sprint(big+2)) {
+		b.Errorf("the copy has the arguments %s, want those of order %d", d.Args, big+2)
+	}
 	w.untilState(inspect.StateDead, id) // the dead letter stays
 	w.charging.Store(false)
 }
@@ -311,11 +313,7 @@ func roles(w *world, b *tab) {
 
 func deepLinks(w *world, b *tab) {
 	id := submit(w, addTask, 1)
-	w.untilState(inspect.State(task.StateSucceeded), id)
-	w.until("the task is recorded", func() bool {
-		r, err := w.history.Get(w.ctx(), id)
-		return err == nil && !r.Ended.IsZero()
-	})
+	w.untilRecorded(id)
 	b.open("tasks?query=name%3Astats.add+since%3A1h")
 	b.titled("Tasks")
 	if got := eval[string](b, `document.querySelector('#query').value`); got != "name:stats.add since:1h" {

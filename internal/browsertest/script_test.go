@@ -235,7 +235,7 @@ func scriptTail(_ *world, b *tab, _ *gate) {
 func scriptZone(w *world, b *tab, _ *gate) {
 	call(b, emulation.SetTimezoneOverride, emulation.SetTimezoneOverrideParams{TimezoneID: "Asia/Tokyo"})
 	id := submit(w, addTask, 1)
-	w.untilState(inspect.State(task.StateSucceeded), id)
+	w.untilRecorded(id)
 	b.open("task?id=" + string(id))
 	got := strings.Split(eval[string](b, `document.querySelector('#timeline time').title`), "\n")
 	got[0] = strings.ReplaceAll(got[0], "\u202f", " ") // before PM

@@ -274,7 +274,7 @@ func (w *world) until(what string, ok func() bool) {
 	})
 }
 
-// untilState waits until the history has a task in a state.
+// untilState waits until tasks are in a state. The history may learn of it later: see untilRecorded.
 func (w *world) untilState(state inspect.State, ids ...task.ID) {
 	w.Helper()
 	for _, id := range ids {
@@ -300,6 +300,15 @@ func submit[A, R any](w *world, t task.Task[A, R], args A, opts ...task.Option) 
 	f, err := t.Submit(w.ctx(), w.producer, args, opts...)
 	w.no(err)
 	return f.ID()
+}
+
+// untilRecorded waits until the history has the end of a task, and so its arguments and its times.
+func (w *world) untilRecorded(id task.ID) {
+	w.Helper()
+	w.until("the end of "+string(id)+" is recorded", func() bool {
+		r, err := w.history.Get(w.ctx(), id)
+		return err == nil && !r.Ended.IsZero()
+	})
 }
 
 // dead submits tasks and waits until the history has their failures.
