@@ -54,7 +54,7 @@ func (c *Conn) Join(ctx context.Context, t tx.Tx, ready func(ctx context.Context
 	if !c.Shared() {
 		return &failure{ErrForeign, errors.New("a database in memory has no other connections; use a file")}
 	}
-	if err := c.beforeJoin(ctx, ready); err != nil {
+	if err := c.Beside(ctx, ready); err != nil {
 		return err
 	}
 	j := NewTx(c.Dialect(), joined{t, c.db.db}, false)
@@ -74,15 +74,17 @@ func (c *Conn) Join(ctx context.Context, t tx.Tx, ready func(ctx context.Context
 	return inSavepoint(ctx, j, fn)
 }
 
-// beforeJoin runs ready within the limit of its wait.
-func (c *Conn) beforeJoin(ctx context.Context, ready func(ctx context.Context) error) error {
+// Beside runs fn, which uses the Conn's own connection while a transaction of a caller is open.
+// Returns [ErrUnavailable] if fn waits too long for a lock or a connection that the transaction may
+// hold, and the error of fn otherwise.
+func (c *Conn) Beside(ctx context.Context, fn func(ctx context.Context) error) error {
 	limit, held := readyWaitSQLite, "the write lock of the SQLite file"
 	if c.Dialect() == Postgres {
 		limit, held = readyWaitPostgres, "the last connection of the pool"
 	}
 	short, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	err := ready(short)
+	err := fn(short)
 	if errors.Is(err, ErrUnavailable) && short.Err() != nil && ctx.Err() == nil {
 		return fmt.Errorf("tables or queues must be made before the transaction begins, since it may hold %s: %w", held, err)
 	}

@@ -3,6 +3,7 @@ package sqljobs
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/swarmiji/swarmiji/internal/sqlconn"
@@ -20,27 +21,14 @@ var joinRights = []string{
 // schema. On swarmiji_jobs and swarmiji_job_name it needs SELECT and INSERT, on
 // swarmiji_job_message INSERT, and on swarmiji_deferral SELECT.
 //
-// On PostgreSQL the store's own connection adds new names before. Otherwise all others that create
-// the first job of a name would wait for the caller's commit. On SQLite it waits for at most a
-// second for missing tables.
+// On PostgreSQL the store's own connection adds missing names before. Otherwise all others that
+// create the first job of a name would wait for the caller's commit. On SQLite it waits for at most
+// a second for missing tables.
 func (s *Store) JoinTx(ctx context.Context, t callers.Tx, names []string, fn func(ctx context.Context, tx jobstore.Tx) error) error {
-	ready := func(ctx context.Context) error {
-		if err := s.ready(ctx); err != nil {
-			return err
-		}
-		return s.addJoined(ctx, names)
-	}
-	err := s.conn.Join(ctx, t, ready, joinRights, func(ctx context.Context, c *sqlconn.Tx) error {
+	err := s.conn.Join(ctx, t, s.ready, joinRights, func(ctx context.Context, c *sqlconn.Tx) error {
 		if !s.lite {
-			var level string
-			var now int64
-			asked := time.Now()
-			if err := c.Row(ctx, "SELECT current_setting('transaction_isolation'), "+c.Dialect().Now()).Scan(&level, &now); err != nil {
+			if err := s.prepareJoined(ctx, c, names); err != nil {
 				return err
-			}
-			s.clock.set(now, asked)
-			if level != "read committed" {
-				return fmt.Errorf("%w: the transaction is %s, and a job in a transaction of the caller needs READ COMMITTED to see what was committed before", jobstore.ErrUnsupported, level)
 			}
 		}
 		j := &tx{use: use{joined: true}, s: s, c: c}
@@ -53,22 +41,31 @@ func (s *Store) JoinTx(ctx context.Context, t callers.Tx, names []string, fn fun
 	return wrap("transaction of the caller", err)
 }
 
-// addJoined adds names of jobs by the store's own connection, each once in the life of the store.
-func (s *Store) addJoined(ctx context.Context, names []string) error {
-	if s.lite {
-		return nil // it has one writer, which is the caller
+// prepareJoined reads the server's time in a transaction of a caller on PostgreSQL, and adds the
+// missing ones of the names by the store's own connection. Returns ErrUnsupported for an isolation
+// level other than READ COMMITTED, ErrUnavailable without a free connection for the names, and
+// errors of the database.
+func (s *Store) prepareJoined(ctx context.Context, c *sqlconn.Tx, names []string) error {
+	var level string
+	var now, known int64
+	asked := time.Now()
+	// A sweep removes names without jobs at any time. So no earlier answer counts.
+	query := "SELECT current_setting('transaction_isolation'), " + c.Dialect().Now() + `,
+		(SELECT count(*) FROM unnest(CAST($1 AS text[])) AS g(name) WHERE EXISTS (SELECT 1 FROM swarmiji_job_name AS n WHERE n.name = g.name))`
+	if err := c.Row(ctx, query, names).Scan(&level, &now, &known); err != nil {
+		return err
 	}
-	for _, name := range names {
-		if _, known := s.joined.Load(name); known {
-			continue
-		}
-		if err := s.Update(ctx, func(ctx context.Context, t jobstore.Tx) error {
+	s.clock.set(now, asked)
+	if level != "read committed" {
+		return fmt.Errorf("%w: the transaction is %s, and a job in a transaction of the caller needs READ COMMITTED to see what was committed before", jobstore.ErrUnsupported, level)
+	}
+	if int(known) == len(names) {
+		return nil
+	}
+	return s.conn.Beside(ctx, func(ctx context.Context) error {
+		return s.Update(ctx, func(ctx context.Context, t jobstore.Tx) error {
 			own := t.(*tx) //nolint:forcetypeassert // Update passes it
-			return own.fail("names", own.addNames(ctx, []string{name}))
-		}); err != nil {
-			return err
-		}
-		s.joined.Store(name, true)
-	}
-	return nil
+			return own.fail("names", own.addNames(ctx, slices.Clone(names)))
+		})
+	})
 }

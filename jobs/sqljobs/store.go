@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/swarmiji/swarmiji/internal/sqlconn"
@@ -22,11 +21,10 @@ type Store struct {
 	closing chan struct{} // closed by end
 	end     func()        // idempotent
 
-	clock  clock
-	names  nameCache
-	joined sync.Map // names of jobs that addJoined has added
-	sweep  sweeper
-	watch  watchers
+	clock clock
+	names nameCache
+	sweep sweeper
+	watch watchers
 }
 
 var (
