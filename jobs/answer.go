@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"unicode/utf8"
 
 	"github.com/swarmiji/swarmiji/internal/taskio"
@@ -101,9 +102,12 @@ func (s *Service) answerOne(ctx context.Context, a Answer) (Receipt, error) {
 // receipts in the order of answers, and nil without answers. Of two answers with one key the first
 // counts. It blocks until the commits, which other changes may share.
 //
-// All answers are checked first: after a [FieldError] no answer was given. After any other error,
-// such as [ErrUnavailable] if ctx ends, no receipts are returned, but some answers may have been
-// given. Repeating the call is harmless.
+// All answers are checked first: after a [FieldError] no answer was given.
+//
+// Of several answers, those whose key or job another transaction holds wait for a few seconds only.
+// It then returns [ErrHeld] with the receipts: one without a Kind is of an answer that was not
+// given. After any other error, such as [ErrUnavailable] if ctx ends, no receipts are returned, but
+// some answers may have been given. Repeating the call is harmless.
 func (s *Service) AnswerAll(ctx context.Context, answers []Answer) ([]Receipt, error) {
 	if len(answers) == 0 {
 		return nil, nil
@@ -117,10 +121,11 @@ func (s *Service) AnswerAll(ctx context.Context, answers []Answer) ([]Receipt, e
 		}
 		changes[i] = s.answerChange(a, &receipts[i])
 	}
-	if err := s.txn.Batch(ctx, changes...); err != nil {
+	err := s.txn.Batch(ctx, changes...)
+	if err != nil && !errors.Is(err, ErrHeld) {
 		return nil, err
 	}
-	return receipts, nil
+	return receipts, err
 }
 
 // checkAnswer checks a and returns it as it is stored. The copy shares no memory with a.

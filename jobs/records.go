@@ -70,6 +70,7 @@ var (
 	ErrStale           = jobstore.ErrStale
 	ErrClosed          = jobstore.ErrClosed
 	ErrUnavailable     = jobstore.ErrUnavailable
+	ErrHeld            = jobstore.ErrHeld
 	ErrUnsupported     = jobstore.ErrUnsupported
 	ErrNotRunning      = jobstore.ErrNotRunning
 	ErrParentNotPaused = jobstore.ErrParentNotPaused

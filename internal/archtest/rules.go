@@ -187,7 +187,7 @@ var layers = []rule{
 	{
 		"L2",
 		[]string{"jobs/internal/txn"},
-		[]string{"capability", "jobs/internal/rules", "jobs/jobstore", "task"},
+		[]string{"capability", "internal/wake", "jobs/internal/rules", "jobs/jobstore", "task"},
 		"a transaction knows records and locks; what is done in it is handed in",
 	},
 	{
@@ -229,7 +229,7 @@ var layers = []rule{
 	{
 		"L4",
 		[]string{"jobs/deferrals"},
-		[]string{"deferral", "jobs", "jobs/jobstore", "task", "broker", "internal/held", "internal/wake"},
+		[]string{"capability", "deferral", "jobs", "jobs/jobstore", "task", "broker", "internal/held", "internal/wake"},
 		"it keeps tasks that wait for answers beside the jobs, in any store of these",
 	},
 	{

@@ -7,12 +7,16 @@ package held
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/swarmiji/swarmiji/internal/wake"
 )
+
+// ErrUnknown is a result of Config.Renew for a record: its lease may have been renewed or not.
+var ErrUnknown = errors.New("held: the lease may have been renewed or not")
 
 // Member is a pointer to a type that embeds [Item].
 type Member interface {
@@ -29,9 +33,9 @@ type Config[K comparable, V Member] struct {
 	// Renews reports whether the lease of a record must be renewed. Nil: all are renewed.
 	Renews func(V) bool
 	// Renew renews the leases of records. The new leases begin at asked or later. errs holds for each
-	// record nil if it was renewed, and otherwise why it is lost. If err is not nil the outcome is
-	// unknown, and the records are renewed the next time. An ended lease can be renewed while no other
-	// process has claimed the record.
+	// record nil if it was renewed, [ErrUnknown], or otherwise why it is lost. If err is not nil the
+	// outcome is unknown, as after ErrUnknown, and the records are renewed the next time. An ended
+	// lease can be renewed while no other process has claimed the record.
 	Renew func(ctx context.Context, vs []V) (errs []error, asked time.Time, err error)
 	// Lost is called for a record that Renew reports as lost, unless it was settled or released
 	// meanwhile. It must call Lose.
@@ -177,7 +181,7 @@ func (s *Set[K, V]) KeepRenewing(ctx context.Context) {
 //   - A renewed record: the time at which Expire ends its handler's context moves.
 //   - A record that Config.Renew reports as lost: Config.Lost is called, unless the record was
 //     settled, released or lost meanwhile.
-//   - Config.Renew fails for a batch: the batch is left for the next time.
+//   - Config.Renew fails for a batch, or with ErrUnknown for a record: left for the next time.
 func (s *Set[K, V]) Renew(ctx context.Context, vs ...V) {
 	vs = slices.DeleteFunc(vs, func(v V) bool { return v.item().Lost() || !s.renews(v) })
 	for batch := range slices.Chunk(vs, s.c.Batch) {
@@ -189,6 +193,7 @@ func (s *Set[K, V]) Renew(ctx context.Context, vs ...V) {
 			switch {
 			case errs[i] == nil:
 				v.item().extend(s.ends(asked))
+			case errors.Is(errs[i], ErrUnknown):
 			case s.renews(v) && !v.item().Settling() && !v.item().Lost() && s.Holds(v):
 				s.c.Lost(v, errs[i])
 			}

@@ -191,7 +191,7 @@ func (l *Listener) read(ctx context.Context, d broker.Delivery) *item {
 // are settled. Before each try it drops the messages that the broker has taken back (stillHeld).
 // While the store is unavailable it reports that once and tries again with ListenerConfig.Backoff.
 // If the store refuses a batch, its answers are stored one by one, and each refused one is handled
-// by retryLater.
+// by retryLater. So is each answer whose key another transaction holds.
 //
 // When ctx ends while it waits, it releases the remaining messages and returns nil. Returns an
 // error, after releasing them, if the service was closed. work is the context of the calls.
@@ -201,13 +201,20 @@ func (l *Listener) storeBatch(ctx, work context.Context, batch []*item) error {
 		if len(batch) == 0 {
 			return nil
 		}
-		err := l.write(work, batch)
-		if err == nil {
+		var err error
+		batch, err = l.write(work, batch)
+		switch {
+		case err == nil:
 			return nil
-		}
-		if !isUnavailable(err) && len(batch) > 1 {
+		case errors.Is(err, jobs.ErrHeld):
+			var rest []*item
+			for _, it := range batch {
+				rest = append(rest, l.retryLater(work, []*item{it}, err)...)
+			}
+			batch = rest
+		case !isUnavailable(err) && len(batch) > 1:
 			batch, err = l.writeSingly(work, batch)
-		} else if !isUnavailable(err) {
+		case !isUnavailable(err):
 			batch = l.retryLater(work, batch, err)
 		}
 		if len(batch) == 0 {
@@ -228,10 +235,11 @@ func (l *Listener) storeBatch(ctx, work context.Context, batch []*item) error {
 }
 
 // isUnavailable reports whether err means that the store is unavailable or closed, or that the
-// result is unknown. The same answers may then be tried again.
+// result is unknown. The same answers may then be tried again. It returns false for ErrHeld, which
+// concerns one key.
 func isUnavailable(err error) bool {
-	return errors.Is(err, jobs.ErrUnavailable) || errors.Is(err, jobs.ErrClosed) ||
-		errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
+	return !errors.Is(err, jobs.ErrHeld) && (errors.Is(err, jobs.ErrUnavailable) || errors.Is(err, jobs.ErrClosed) ||
+		errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled))
 }
 
 // stillHeld returns the messages of batch that the broker has not taken back, and counts the others
@@ -251,8 +259,9 @@ func (l *Listener) stillHeld(batch []*item) []*item {
 
 // write stores the answers of a batch in one transaction within Config.Timeout, counts them by
 // their receipts, and acknowledges their messages. A success counts as a batch and ends a reported
-// outage (l.unavailable). After an error no message is acknowledged; the callers try again.
-func (l *Listener) write(work context.Context, batch []*item) error {
+// outage (l.unavailable). rest contains the messages that are not settled: all of them after an
+// error, and those whose key another transaction holds after ErrHeld. The callers try them again.
+func (l *Listener) write(work context.Context, batch []*item) (rest []*item, err error) {
 	answers := make([]jobs.Answer, len(batch))
 	for i, it := range batch {
 		answers[i] = it.answer
@@ -260,16 +269,20 @@ func (l *Listener) write(work context.Context, batch []*item) error {
 	ctx, cancel := context.WithTimeout(work, l.c.Timeout)
 	receipts, err := l.answer(ctx, answers)
 	cancel()
-	if err != nil {
-		return err
+	if err != nil && !errors.Is(err, jobs.ErrHeld) {
+		return batch, err
 	}
 	l.unavailable = false
 	l.count.batches.Add(1)
 	for i, it := range batch {
+		if receipts[i].Kind == "" {
+			rest = append(rest, it)
+			continue
+		}
 		l.count.receipt(receipts[i])
 		l.ack(work, it)
 	}
-	return nil
+	return rest, err
 }
 
 // writeSingly stores the answers of a batch in one transaction each, because the store has refused
@@ -278,7 +291,7 @@ func (l *Listener) write(work context.Context, batch []*item) error {
 // all are settled.
 func (l *Listener) writeSingly(work context.Context, batch []*item) (rest []*item, why error) {
 	for i, it := range batch {
-		err := l.write(work, batch[i:i+1:i+1])
+		_, err := l.write(work, batch[i:i+1:i+1])
 		switch {
 		case err == nil:
 		case isUnavailable(err):
@@ -292,8 +305,9 @@ func (l *Listener) writeSingly(work context.Context, batch []*item) (rest []*ite
 
 // retryLater handles a message, one[0], whose answer the store has refused with err although it is
 // available. An invalid answer, and one that was tried Config.Attempts times, is counted and
-// dead-lettered. Tries before this delivery count, as far as the message and the broker tell.
-// Otherwise the message is reported and released, to be delivered again after 2 s to 1 min.
+// dead-lettered, but not after ErrHeld. Tries before this delivery count, as far as the message and
+// the broker tell. Otherwise the message is reported and released, to be delivered again after 2 s
+// to 1 min.
 //
 // Returns nil if the message is settled. Returns one if the broker cannot delay it: the caller
 // tries again.
@@ -303,7 +317,7 @@ func (l *Listener) retryLater(work context.Context, one []*item, err error) []*i
 	m := it.delivery.Message()
 	n, _ := it.delivery.Deliveries()
 	tries := m.Generation + n - 1 + it.tries
-	if errors.Is(err, jobs.ErrBadJob) || tries >= l.c.Attempts {
+	if errors.Is(err, jobs.ErrBadJob) || tries >= l.c.Attempts && !errors.Is(err, jobs.ErrHeld) {
 		l.count.refused.Add(1)
 		l.deadLetter(work, it, ProblemRefused, err)
 		return nil

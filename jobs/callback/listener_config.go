@@ -102,7 +102,8 @@ const (
 	ProblemUnreadable Problem = "unreadable" // Read cannot decode the message: dead-lettered
 	// the service refuses the answer, or the store refused it too often: dead-lettered
 	ProblemRefused Problem = "refused"
-	ProblemPutBack Problem = "put back" // the store refused this answer alone: tried again later
+	// the store refused this answer alone, or another transaction holds its key: tried again later
+	ProblemPutBack Problem = "put back"
 	// the store does not reply: tried again. Reported once until it replies; Message is nil
 	ProblemAway Problem = "away"
 )

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -228,6 +229,41 @@ func TestListenerStoreAway(t *testing.T) {
 		if s := b.l.Stats(); s.GivenBack != 1 {
 			t.Errorf("%+v", s)
 		}
+	})
+}
+
+// TestListenerHeldKey shows that an answer whose key another transaction holds stops no other, and
+// is tried again until it is stored, however often.
+func TestListenerHeldKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := listen(t, membroker.New(), ListenerConfig{Attempts: 2})
+		var free atomic.Bool
+		b.l.answer = func(ctx context.Context, answers []jobs.Answer) (receipts []jobs.Receipt, held error) {
+			for _, a := range answers { // as Service.AnswerAll
+				var r jobs.Receipt
+				if a.Key == "held" && !free.Load() {
+					held = jobs.ErrHeld
+				} else {
+					r, _ = b.book.one(ctx, a) // the book refuses none
+				}
+				receipts = append(receipts, r)
+			}
+			return receipts, held
+		}
+		b.send(answerText("a"), answerText("b"), answerText("held"))
+		b.start()
+		synctest.Wait()
+		b.send(answerText("c"))
+		time.Sleep(10 * time.Minute) // of the bubble's clock
+		if s := b.l.Stats(); s.Accepted != 3 || s.Duplicate != 0 || s.Failed != 0 || s.Refused != 0 || s.PutBack < 5 {
+			t.Errorf("while the key is held: %+v", s)
+		}
+		free.Store(true)
+		time.Sleep(2 * time.Minute)
+		if s := b.l.Stats(); s.Accepted != 4 || s.Refused != 0 {
+			t.Errorf("%+v", s)
+		}
+		b.wantQueue(broker.Stats{})
 	})
 }
 

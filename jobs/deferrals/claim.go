@@ -3,9 +3,11 @@ package deferrals
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/capability"
 	"github.com/swarmiji/swarmiji/deferral"
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 	"github.com/swarmiji/swarmiji/task"
@@ -233,23 +235,46 @@ func (s *Store) release(ctx context.Context, c *claim, after time.Duration) erro
 	})
 }
 
-// renew sets the end of the leases of claims to lease from now, in one transaction, and waits for
-// the store. A claim whose lease has ended is renewed too, if no other consumer has claimed the
-// deferral since. lost contains the claims whose deferral is deleted or has another fencing token.
-// Claims whose deferral is over with their token are ignored. Without claims it does nothing.
+// renew sets the end of the leases of claims to lease from now, and waits for the store. It first
+// renews those whose deferral no other transaction has locked, in one transaction, then the others.
+// A claim whose lease has ended is renewed too, if no other consumer has claimed the deferral
+// since. Without claims it does nothing.
 //
-// Returns errors of the store, as wrap converts them; lost has no meaning then.
-func (s *Store) renew(ctx context.Context, claims []*claim, lease time.Duration) (lost []*claim, err error) {
+// lost contains the claims whose deferral is deleted or has another fencing token. unknown contains
+// claims that may be renewed or not. Claims whose deferral is over with their token are ignored.
+// Returns errors of the store, as wrap converts them; the lists have no meaning then.
+func (s *Store) renew(ctx context.Context, claims []*claim, lease time.Duration) (lost, unknown []*claim, err error) {
 	if len(claims) == 0 {
-		return nil, nil
+		return nil, nil, nil
 	}
+	lost, missing, err := s.renewTogether(ctx, claims, lease, true)
+	if err != nil || len(missing) == 0 {
+		return lost, nil, err
+	}
+	// The others must be renewed again in time.
+	short, cancel := context.WithTimeout(ctx, min(lease/6, 10*time.Second))
+	defer cancel()
+	more, deleted, err := s.renewTogether(short, missing, lease, false)
+	if err != nil {
+		return lost, missing, nil //nolint:nilerr // the others are renewed
+	}
+	return slices.Concat(lost, more, deleted), nil, nil
+}
+
+// renewTogether renews claims in one transaction. With free it does not wait for deferrals that
+// another transaction has locked. missing contains the claims whose deferral was not found.
+func (s *Store) renewTogether(ctx context.Context, claims []*claim, lease time.Duration, free bool) (lost, missing []*claim, err error) {
 	ids := make([]task.ID, len(claims))
 	for i, c := range claims {
 		ids[i] = c.attempt.Task
 	}
 	err = s.store.Update(ctx, func(ctx context.Context, tx jobstore.Tx) error {
-		lost = nil
-		found, err := tx.Deferrals(ctx, ids...)
+		lost, missing = nil, nil
+		read := tx.Deferrals
+		if l, ok := capability.As[jobstore.HastyLocker](tx); ok && free {
+			read = l.FreeDeferrals
+		}
+		found, err := read(ctx, ids...)
 		if err != nil {
 			return err
 		}
@@ -265,7 +290,9 @@ func (s *Store) renew(ctx context.Context, claims []*claim, lease time.Duration)
 		for _, c := range claims {
 			d := of[c.attempt.Task]
 			switch {
-			case d == nil || d.Fence != c.fence:
+			case d == nil:
+				missing = append(missing, c)
+			case d.Fence != c.fence:
 				lost = append(lost, c)
 			case d.Open():
 				d.Due = wholeMicros(now.Add(lease))
@@ -274,7 +301,7 @@ func (s *Store) renew(ctx context.Context, claims []*claim, lease time.Duration)
 		}
 		return tx.SaveDeferrals(ctx, saved...)
 	})
-	return lost, wrap(err)
+	return lost, missing, wrap(err)
 }
 
 // wakeAtOnce is the number of deferrals that one transaction changes, scanPage the number that one

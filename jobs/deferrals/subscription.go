@@ -231,8 +231,8 @@ func (b *subscription) purge(ctx context.Context) {
 	}
 }
 
-// renew renews the leases of deliveries in one transaction and waits for the store. errs contains,
-// for each of ds in order, broker.ErrLeaseLost or nil; asked is a time before the new leases begin.
+// renew renews the leases of deliveries and waits for the store. errs contains, for each of ds in
+// order, broker.ErrLeaseLost, held.ErrUnknown or nil; asked is a time before the new leases begin.
 // If err is not nil, it was logged, and the leases may have been renewed or not. Close does not
 // interrupt it, but callTimeout does.
 func (b *subscription) renew(ctx context.Context, ds []*delivery) (errs []error, asked time.Time, err error) {
@@ -243,15 +243,18 @@ func (b *subscription) renew(ctx context.Context, ds []*delivery) (errs []error,
 	for i, d := range ds {
 		claims[i] = d.c
 	}
-	lost, err := b.s.renew(ctx, claims, b.lease)
+	lost, unknown, err := b.s.renew(ctx, claims, b.lease)
 	if err != nil {
 		b.s.log.LogAttrs(ctx, slog.LevelWarn, "cannot renew the leases of deferrals", slog.Any("error", err))
 		return nil, asked, err
 	}
 	errs = make([]error, len(ds))
 	for i, c := range claims {
-		if slices.Contains(lost, c) {
+		switch {
+		case slices.Contains(lost, c):
 			errs[i] = broker.ErrLeaseLost
+		case slices.Contains(unknown, c):
+			errs[i] = held.ErrUnknown
 		}
 	}
 	return errs, asked, nil

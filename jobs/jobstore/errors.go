@@ -24,6 +24,9 @@ var (
 	ErrClosed = errors.New("jobs: closed")
 	// ErrUnavailable reports that the store did not reply. The call may have taken effect.
 	ErrUnavailable = errors.New("jobs: store unavailable")
+	// ErrHeld reports that another transaction, perhaps one of a caller, held a lock that the call
+	// needs. Nothing was changed. It wraps ErrUnavailable.
+	ErrHeld = fmt.Errorf("%w: another transaction holds a lock of the key or the job", ErrUnavailable)
 	// ErrUnsupported reports that this store cannot perform the call. The text names the stores or
 	// options that can.
 	ErrUnsupported = errors.New("jobs: unsupported")

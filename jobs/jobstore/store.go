@@ -257,10 +257,16 @@ type Dropper interface {
 	Drop(ctx context.Context, id ID, token int64) (bool, error)
 }
 
-// HastyLocker is an optional part of a [Tx] of a [Joiner]. A transaction of a caller may hold a
-// lock for long, so a transaction that many changes share does not wait for it.
+// HastyLocker is an optional part of a [Tx]. A transaction of a caller or of another program may
+// hold a lock for long. A transaction of many changes does not wait for it, nor does one that would
+// keep a connection meanwhile.
 type HastyLocker interface {
-	// LockSoon is Lock that waits for a moment at most. It returns false if another transaction holds
-	// one of the names for longer. The transaction can only be rolled back then.
-	LockSoon(ctx context.Context, names ...string) (bool, error)
+	// LockSoon is Lock that waits no longer than within for each lock. It returns false if another
+	// transaction holds one of the names for longer. The transaction can only be rolled back then. In
+	// JoinTx it is Lock.
+	LockSoon(ctx context.Context, within time.Duration, names ...string) (bool, error)
+	// FreeJobs is Jobs that leaves out the jobs that another transaction has locked.
+	FreeJobs(ctx context.Context, ids ...ID) ([]Row, error)
+	// FreeDeferrals is Deferrals that leaves out those that another transaction has locked.
+	FreeDeferrals(ctx context.Context, tasks ...task.ID) ([]Deferral, error)
 }

@@ -5,8 +5,10 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/internal/guard"
+	"github.com/swarmiji/swarmiji/internal/held"
 	"github.com/swarmiji/swarmiji/internal/wake"
 	"github.com/swarmiji/swarmiji/jobs"
+	"github.com/swarmiji/swarmiji/jobs/jobstore"
 	"github.com/swarmiji/swarmiji/jobs/queue"
 )
 
@@ -111,7 +113,7 @@ func (r *session) purge(ctx context.Context) {
 // mostRenewed limits the number of leases that one transaction renews.
 const mostRenewed = 500
 
-// renew renews the leases of jobs in one transaction. errs contains the result of each job, in
+// renew renews the leases of jobs (Service.RenewAll). errs contains the result of each job, in
 // order; asked is a time before the new leases begin. If err is not nil, errs is nil, and the
 // leases may have been renewed or not. It ignores its context, so that a stop does not interrupt
 // it.
@@ -124,6 +126,11 @@ func (r *session) renew(_ context.Context, hs []*heldJob) (errs []error, asked t
 		errs, asked, err = r.s.RenewAll(ctx, jobs, r.c.Lease)
 		return err
 	})
+	for i, e := range errs {
+		if e != nil && !jobstore.RunOver(e) {
+			errs[i] = held.ErrUnknown
+		}
+	}
 	return errs, asked, err
 }
 

@@ -6,7 +6,9 @@ import (
 	"hash/fnv"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/swarmiji/swarmiji/internal/sqlconn"
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
@@ -39,8 +41,8 @@ const (
 	// The lock of the kind comes first. It is shared with transactions that lock names separately.
 	lockEach = `WITH k AS MATERIALIZED (SELECT pg_advisory_xact_lock_shared(CAST($1 AS bigint)))
 		SELECT pg_advisory_xact_lock(v.n) FROM k CROSS JOIN unnest(CAST($2 AS bigint[])) AS v(n)`
-	// lockEachSoon waits only for a moment for each lock. Then it fails.
-	lockEachSoon = `WITH w AS MATERIALIZED (SELECT current_setting('lock_timeout') AS before, set_config('lock_timeout', '100ms', true)),
+	// lockEachSoon waits for each lock as long as $3 says. Then it fails.
+	lockEachSoon = `WITH w AS MATERIALIZED (SELECT current_setting('lock_timeout') AS before, set_config('lock_timeout', $3, true)),
 		k AS MATERIALIZED (SELECT CAST(pg_advisory_xact_lock_shared(CAST($1 AS bigint)) AS text) FROM w),
 		n AS MATERIALIZED (SELECT CAST(pg_advisory_xact_lock(v.n) AS text) FROM k CROSS JOIN unnest(CAST($2 AS bigint[])) AS v(n))
 		SELECT set_config('lock_timeout', (SELECT before FROM w), true) FROM (SELECT count(*) FROM n) AS c`
@@ -48,6 +50,10 @@ const (
 	tryEach = `WITH k AS MATERIALIZED (SELECT pg_try_advisory_xact_lock_shared(CAST($1 AS bigint)) AS free)
 		SELECT count(*) FROM k CROSS JOIN unnest(CAST($2 AS bigint[])) AS v(n) WHERE k.free AND pg_try_advisory_xact_lock(v.n)`
 	lockKind = "SELECT pg_advisory_xact_lock(CAST($1 AS bigint))"
+	// lockKindSoon waits as long as $2 says. Then it fails. All others wait behind it.
+	lockKindSoon = `WITH w AS MATERIALIZED (SELECT current_setting('lock_timeout') AS before, set_config('lock_timeout', $2, true)),
+		k AS MATERIALIZED (SELECT CAST(pg_advisory_xact_lock(CAST($1 AS bigint)) AS text) FROM w)
+		SELECT set_config('lock_timeout', (SELECT before FROM w), true) FROM (SELECT count(*) FROM k) AS c`
 	// A name is in use if its lock is held, or if a transaction holds the lock of all names.
 	tryNamesText = `WITH k AS MATERIALIZED (SELECT pg_try_advisory_xact_lock(CAST($1 AS bigint)) AS free)
 		SELECT v.n FROM k CROSS JOIN unnest(CAST($2 AS bigint[])) AS v(n) WHERE k.free AND pg_try_advisory_xact_lock(v.n)`
@@ -84,15 +90,19 @@ func (t *tx) Lock(ctx context.Context, names ...string) error {
 }
 
 // LockSoon implements [jobstore.HastyLocker]. Its errors are those of Lock.
-func (t *tx) LockSoon(ctx context.Context, names ...string) (bool, error) {
-	locked := true
+func (t *tx) LockSoon(ctx context.Context, within time.Duration, names ...string) (bool, error) {
+	if t.joined {
+		err := t.Lock(ctx, names...)
+		return err == nil, err
+	}
+	locked, wait := true, strconv.FormatInt(within.Milliseconds(), 10)
 	err := t.eachKind(names, func(kind string, keys []int64) error {
 		if !locked {
 			return nil // the transaction has failed
 		}
-		query, args := lockEachSoon, []any{lockKey(kindLock, kind), keys}
+		query, args := lockEachSoon, []any{lockKey(kindLock, kind), keys, wait}
 		if t.locks += len(keys); t.locks > mostLocks {
-			query, args = lockKind, args[:1]
+			query, args = lockKindSoon, []any{lockKey(kindLock, kind), wait}
 		}
 		t.c.Hasty(true)
 		_, err := t.c.Exec(ctx, query, args...)

@@ -23,6 +23,7 @@ type answerTexts struct {
 	openDeferral string // $1: name, $2: key
 	lastDeferral string // $1: name, $2: key; only settled deferrals
 	deferrals    string // $1: tasks; locks the rows
+	freeOnes     string // the same, and skips locked rows
 	dueDeferrals string // $1: queue, $2: by, $3: limit; locks the rows
 	awaiting     string // $1: queue, $2: after, $3: limit
 	saveDeferral string // values; on PostgreSQL arrays of values
@@ -112,6 +113,7 @@ func newAnswerTexts(d sqlconn.Dialect) answerTexts {
 		openDeferral: from + table("key") + of + "NULL LIMIT 1",
 		lastDeferral: from + table("key") + of + "NOT NULL ORDER BY d.expires DESC LIMIT 1",
 		deferrals:    from + table("") + " WHERE d.task " + ids + " ORDER BY d.task" + lock,
+		freeOnes:     from + table("") + " WHERE d.task " + ids + " ORDER BY d.task" + skip,
 		dueDeferrals: from + table("due") + " WHERE d.queue = $1 AND d.due <= " + cast(2, "bigint") + " ORDER BY d.due, d.task LIMIT " + cast(3, "bigint") + skip,
 		awaiting: from + table("") + " WHERE d.task > " + cast(2, "text") + " AND d.queue = $1 AND d.phase = 'AWAITING' ORDER BY d.task LIMIT " +
 			cast(3, "bigint"),
@@ -257,6 +259,15 @@ func (t *tx) Deferrals(ctx context.Context, tasks ...task.ID) ([]jobstore.Deferr
 		return nil, t.err
 	}
 	return t.lockDeferrals(ctx, t.s.text.answers.deferrals, t.taskList(tasks))
+}
+
+// FreeDeferrals is Deferrals that leaves out those that others have locked. It implements
+// [jobstore.HastyLocker].
+func (t *tx) FreeDeferrals(ctx context.Context, tasks ...task.ID) ([]jobstore.Deferral, error) {
+	if len(tasks) == 0 {
+		return nil, t.err
+	}
+	return t.lockDeferrals(ctx, t.s.text.answers.freeOnes, t.taskList(tasks))
 }
 
 // DueDeferrals returns at most limit deferrals of the queue that are due at or before by, the

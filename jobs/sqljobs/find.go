@@ -13,6 +13,7 @@ import (
 type query struct {
 	jobstore.Page
 	ids    []jobstore.ID // if not nil: only these jobs
+	free   bool          // with ids: without the jobs that others have locked
 	name   string
 	parent jobstore.ID
 	queue  string
@@ -21,9 +22,9 @@ type query struct {
 }
 
 // find returns the jobs that q selects, in the order of ids. In an update it locks them if q has
-// ids, and waits for other holders. It returns no job for an empty list of states, a negative
-// limit, or a name or key that no job can have. An error fails the transaction. Returns the
-// earlier error of a failed transaction.
+// ids, and waits for other holders or, with q.free, skips their jobs. It returns no job for an
+// empty list of states, a negative limit, or a name or key that no job can have. An error fails the
+// transaction. Returns the earlier error of a failed transaction.
 func (t *tx) find(ctx context.Context, q query) ([]jobstore.Row, error) {
 	if t.err != nil {
 		return nil, t.err
@@ -38,7 +39,9 @@ func (t *tx) find(ctx context.Context, q query) ([]jobstore.Row, error) {
 	text, read := b.find(q), t.read
 	if q.ids != nil {
 		if read = t.jobs; !t.s.lite && !t.view {
-			text += " FOR UPDATE"
+			if text += " FOR UPDATE"; q.free {
+				text += " SKIP LOCKED"
+			}
 		}
 	}
 	found, _, err := read(ctx, text, b.args...)

@@ -16,6 +16,15 @@ func (t *tx) Jobs(ctx context.Context, ids ...jobstore.ID) ([]jobstore.Row, erro
 	return t.find(ctx, query{ids: ids})
 }
 
+// FreeJobs is Jobs that leaves out the jobs that others have locked. It implements
+// [jobstore.HastyLocker].
+func (t *tx) FreeJobs(ctx context.Context, ids ...jobstore.ID) ([]jobstore.Row, error) {
+	if len(ids) == 0 {
+		return nil, t.err
+	}
+	return t.find(ctx, query{ids: ids, free: true})
+}
+
 // All returns a page of all jobs, in the order of ids, and locks nothing. A database error fails
 // the transaction, and later calls return it. It implements [jobstore.Finder].
 func (t *tx) All(ctx context.Context, p jobstore.Page) ([]jobstore.Row, error) {

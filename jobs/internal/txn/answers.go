@@ -3,7 +3,9 @@ package txn
 import (
 	"context"
 
+	"github.com/swarmiji/swarmiji/capability"
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
+	"github.com/swarmiji/swarmiji/task"
 )
 
 // answerKey is the name and the key that an answer is for.
@@ -60,7 +62,8 @@ func (t *Step) DeleteEarly(ctx context.Context, name, key string) error {
 //
 // Returns ErrLocks if a batch has not locked the open deferral. It notes the task of the deferral,
 // so that the transaction starts again and locks it. Returns nil if the deferral was deleted, or
-// has got another key, before its lock.
+// has got another key, before its lock. Returns ErrHeld with t.Locks.hasty if another transaction
+// holds the open deferral.
 func (t *Step) DeferralOf(ctx context.Context, name, key string) (*jobstore.Deferral, error) {
 	if t.batch != nil {
 		for _, d := range t.batch.deferrals {
@@ -77,11 +80,23 @@ func (t *Step) DeferralOf(ctx context.Context, name, key string) (*jobstore.Defe
 		t.batch.missed = d.Task
 		return nil, ErrLocks
 	}
-	found, err := t.Tx.Deferrals(ctx, d.Task)
+	found, err := t.lockDeferrals(ctx, t.Locks.hasty, d.Task)
+	if err == nil && len(found) == 0 && t.Locks.hasty {
+		err = jobstore.ErrHeld // or deleted, which the next try finds
+	}
 	if err != nil || len(found) == 0 || found[0].Name != name || found[0].Key != key {
 		return nil, err
 	}
 	return &found[0], nil
+}
+
+// lockDeferrals locks the deferrals of tasks. With free it leaves out those that another
+// transaction has locked, if the store can tell. Returns errors of the store.
+func (t *Step) lockDeferrals(ctx context.Context, free bool, tasks ...task.ID) ([]jobstore.Deferral, error) {
+	if l, ok := capability.As[jobstore.HastyLocker](t.Tx); ok && free {
+		return l.FreeDeferrals(ctx, tasks...)
+	}
+	return t.Tx.Deferrals(ctx, tasks...)
 }
 
 // SaveDeferral saves a deferral that DeferralOf has returned locked. In a batch it is written at

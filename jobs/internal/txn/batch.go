@@ -12,6 +12,7 @@ import (
 // batch contains the changes of one shared transaction. The changes are made in memory, one after
 // the other, and written at the end. One goroutine uses it.
 type batch struct {
+	asked   []jobstore.ID                 // ids of the jobs to read; others may have locked some
 	jobs    map[jobstore.ID]*jobstore.Row // jobs as the earlier changes have left them; nil: deleted
 	dirty   []jobstore.ID                 // ids of saved and deleted jobs, with repetitions
 	created []*jobstore.Row               // new jobs, without an ID
@@ -31,13 +32,14 @@ type batch struct {
 // newBatch returns an empty batch with room for n jobs.
 func newBatch(n int) *batch { return &batch{jobs: make(map[jobstore.ID]*jobstore.Row, n)} }
 
-// readDeferrals locks the deferrals of tasks and stores them in b. Missing ones are left out. It
-// does nothing without tasks. Returns the error of the store.
-func (b *batch) readDeferrals(ctx context.Context, tx jobstore.Tx, tasks []task.ID) error {
+// readDeferrals locks the deferrals of tasks and stores them in b. Missing ones are left out, and
+// those that another transaction has locked, if the store can tell. It does nothing without tasks.
+// Returns the error of the store.
+func (b *batch) readDeferrals(ctx context.Context, t *Step, tasks []task.ID) error {
 	if len(tasks) == 0 {
 		return nil
 	}
-	found, err := tx.Deferrals(ctx, tasks...)
+	found, err := t.lockDeferrals(ctx, true, tasks...)
 	b.deferrals, b.answered = make(map[task.ID]*jobstore.Deferral, len(found)), make(map[task.ID]*jobstore.Deferral, len(found))
 	for i := range found {
 		b.deferrals[found[i].Task] = &found[i]

@@ -61,6 +61,7 @@ const (
 	maxWorkers = 2   // transactions at a time
 
 	batchTimeout = 30 * time.Second // for a store that does not reply
+	heldTime     = 5 * time.Second  // for locks of others; a CreateAll of 20,000 keys takes as long
 )
 
 // New returns an engine over a store. It starts no goroutine. After each change that has a
@@ -104,6 +105,10 @@ func (e *Engine) One(ctx context.Context, id jobstore.ID, fn func(ctx context.Co
 // (runAlone). One refused change does not stop the others. Returns the errors of the changes,
 // joined; the error of a single change unchanged.
 //
+// A single change waits until ctx ends while another transaction holds its locks. Of several, the
+// held ones wait for heldTime when the others are done, and then get ErrHeld. Changes of one Key
+// stay in their order.
+//
 // Returns ErrUnavailable if ctx ends first. Changes that have begun may then still take effect;
 // the others are dropped. It takes e.mu, but does not hold it while it waits.
 func (e *Engine) Batch(ctx context.Context, changes ...*Change) error {
@@ -123,7 +128,8 @@ func (e *Engine) Batch(ctx context.Context, changes ...*Change) error {
 	}
 	e.mu.Unlock()
 	var errs []error
-	for _, c := range changes {
+	var held []int
+	for i, c := range changes {
 		select {
 		case <-c.done:
 		case <-ctx.Done():
@@ -132,9 +138,21 @@ func (e *Engine) Batch(ctx context.Context, changes ...*Change) error {
 		}
 		err := c.err
 		if errors.Is(err, ErrNeedsOwnTx) {
-			err = e.runAlone(ctx, c)
+			if !slices.ContainsFunc(held, func(k int) bool { return c.Key != "" && changes[k].group() == c.group() }) {
+				err = e.runAlone(ctx, c, len(changes) > 1)
+			}
+			if len(changes) > 1 && (errors.Is(err, ErrNeedsOwnTx) || errors.Is(err, jobstore.ErrHeld)) {
+				held = append(held, i)
+			}
 		}
 		errs = append(errs, err)
+	}
+	if len(held) > 0 {
+		short, cancel := context.WithTimeout(ctx, heldTime)
+		defer cancel()
+		for _, i := range held {
+			errs[i] = e.runAlone(short, changes[i], false)
+		}
 	}
 	if len(errs) == 1 {
 		return errs[0]
@@ -230,10 +248,11 @@ func (e *Engine) runBatch(batch []*Change) {
 // changes again. Returns ErrUnavailable if ctx ends between two tries. It blocks.
 //
 // It does not wait for a key that another transaction holds for long: that may be one of a caller
-// (CreateTx). Changes with keys get ErrNeedsOwnTx then, and the others run again.
+// (CreateTx). Changes with keys get ErrNeedsOwnTx then, and the others run again. A change whose
+// job or deferral another transaction has locked gets it too.
 func (e *Engine) runShared(ctx context.Context, changes []*Change) error {
 	err := e.tryShared(ctx, changes)
-	if !errors.Is(err, errHeld) {
+	if !errors.Is(err, jobstore.ErrHeld) {
 		return err
 	}
 	var rest []*Change
@@ -245,12 +264,18 @@ func (e *Engine) runShared(ctx context.Context, changes []*Change) error {
 	if len(rest) == 0 || len(rest) == len(changes) {
 		return nil
 	}
-	return e.tryShared(ctx, rest)
+	if err = e.tryShared(ctx, rest); errors.Is(err, jobstore.ErrHeld) {
+		for _, c := range rest {
+			c.err = ErrNeedsOwnTx
+		}
+		return nil
+	}
+	return err
 }
 
-// tryShared is runShared that returns errHeld for a held key.
+// tryShared is runShared that returns ErrHeld for a held key.
 func (e *Engine) tryShared(ctx context.Context, changes []*Change) error {
-	l := Locks{hasty: true}
+	l := Locks{hasty: true, once: true}
 	if err := e.findJobs(ctx, changes, &l); err != nil {
 		return err
 	}
@@ -268,7 +293,8 @@ func (e *Engine) tryShared(ctx context.Context, changes []*Change) error {
 		slices.Sort(ids)
 		t.batch = newBatch(len(ids))
 		if len(ids) > 0 {
-			found, err := t.Tx.Jobs(ctx, slices.Compact(ids)...)
+			t.batch.asked = slices.Compact(ids)
+			found, err := t.FreeJobs(ctx, t.batch.asked...)
 			if err != nil {
 				return err
 			}
@@ -276,13 +302,15 @@ func (e *Engine) tryShared(ctx context.Context, changes []*Change) error {
 				t.batch.jobs[found[i].ID] = &found[i]
 			}
 		}
-		if err := t.batch.readDeferrals(ctx, t.Tx, tasks); err != nil {
+		if err := t.batch.readDeferrals(ctx, t, tasks); err != nil {
 			return err
 		}
 		var more error // All missing locks are noted before the transaction starts again.
 		for _, c := range changes {
 			c.err = t.apply(ctx, c)
-			if t.batch.missed != "" {
+			if t.batch.missed != "" && c.task == t.batch.missed {
+				c.err = ErrNeedsOwnTx // another transaction has locked it
+			} else if t.batch.missed != "" {
 				c.task = t.batch.missed
 			}
 			t.batch.endChange(c.err == nil)
@@ -394,13 +422,18 @@ func (c *Change) group() jobstore.Group {
 // apply calls Do of one change with a copy of its job, in the state that earlier changes of the
 // batch have left. Do gets nil if no open job has the key. It returns the error of Do.
 //
-// Returns ErrNotFound if a job selected by ID does not exist. Returns ErrLocks, for another try, if
-// a job that is not locked has got the key since findJobs read it; it then sets c.ID to that job.
+// Returns ErrNotFound if an earlier change has deleted a job selected by ID. Returns ErrNeedsOwnTx
+// if the job does not exist, or if another transaction has locked it: the others of the batch do
+// not wait for it. Returns ErrLocks, for another try, if a job that is not locked has got the key
+// since findJobs read it; it then sets c.ID to that job.
 func (t *Step) apply(ctx context.Context, c *Change) error {
 	var j *jobstore.Row
 	if c.Key == "" {
 		if j = t.batch.jobs[c.ID]; j == nil {
-			return jobstore.ErrNotFound
+			if t.batch.read(c.ID) {
+				return jobstore.ErrNotFound
+			}
+			return ErrNeedsOwnTx
 		}
 	} else {
 		if j = t.batch.jobs[c.ID]; j == nil || j.Key != c.Key || j.Name != c.Name || j.State.Over() {
@@ -410,6 +443,9 @@ func (t *Step) apply(ctx context.Context, c *Change) error {
 			missed, err := t.jobNotRead(ctx, c)
 			if err != nil {
 				return err
+			}
+			if slices.Contains(t.batch.asked, missed) {
+				return ErrNeedsOwnTx // another transaction has locked it
 			}
 			if missed != 0 { // rows are locked in order: start the transaction again
 				c.ID = missed
@@ -431,53 +467,4 @@ func (t *Step) jobNotRead(ctx context.Context, c *Change) (jobstore.ID, error) {
 		return id, nil
 	}
 	return 0, err
-}
-
-// runAlone makes one change in a transaction of its own, and calls e.after with its job in the
-// same transaction. After the commit it calls Then. Do gets the locked job itself, or nil if no
-// open job has the key. It tries again, until ctx ends, if the job has lost its key before it was
-// locked. Returns ErrNotFound if a job selected by ID does not exist. Errors of c.Do or e.after
-// roll everything back and are returned, as are the errors of Engine.Do.
-func (e *Engine) runAlone(ctx context.Context, c *Change) error {
-	var l Locks
-	if c.Key != "" {
-		_ = l.AddKey(c.Name, c.Key)
-	}
-	err := e.Do(ctx, &l, func(ctx context.Context, t *Step) error {
-		id := c.ID
-		if c.Key != "" {
-			found, err := t.Tx.First(ctx, jobstore.OpenStates(), c.group())
-			if err != nil {
-				return err
-			}
-			if id = found[c.group()]; id == 0 {
-				return c.Do(ctx, t, nil)
-			}
-		}
-		j, err := t.job(ctx, id)
-		if c.Key != "" && (errors.Is(err, jobstore.ErrNotFound) || err == nil && (j.State.Over() || j.Key != c.Key || j.Name != c.Name)) {
-			return ErrLocks // the job no longer has the key
-		}
-		if err != nil {
-			return err
-		}
-		if err := c.Do(ctx, t, j); err != nil {
-			return err
-		}
-		return e.after(ctx, t, j)
-	})
-	if err == nil && c.Then != nil {
-		c.Then()
-	}
-	return err
-}
-
-// OneOrBatch changes the job id by fn: as Batch does with one change if shares is true, else as
-// One does. In a batch, fn must return ErrNeedsOwnTx if other jobs depend on the job. Returns the
-// errors of One or Batch.
-func (e *Engine) OneOrBatch(ctx context.Context, shares bool, id jobstore.ID, fn func(ctx context.Context, t *Step, j *jobstore.Row) error) error {
-	if !shares {
-		return e.One(ctx, id, fn)
-	}
-	return e.Batch(ctx, &Change{ID: id, Do: fn})
 }

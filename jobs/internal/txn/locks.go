@@ -9,9 +9,6 @@ import (
 // ErrLocks reports that a transaction must start again with more locks.
 var ErrLocks = errors.New("jobs: locks are missing")
 
-// errHeld reports that another transaction holds a lock for too long for Locks.hasty.
-var errHeld = errors.New("jobs: a lock is held")
-
 // Locks is the set of locks that a transaction takes before it reads its jobs. They are taken in
 // this order: sequences, unique names together with unique keys, keys of answers, rows.
 //
@@ -24,7 +21,9 @@ type Locks struct {
 	uniqueKeys map[string]bool      // by KeyDigest
 	keys       map[string]bool      // by KeyDigest
 	rows       map[jobstore.ID]bool // parents, and jobs that an earlier try needed in another order
-	hasty      bool                 // wait for keys only for a moment, or fail with errHeld
+	hasty      bool                 // wait for the names and the job of one try for a moment only
+	once       bool                 // fail with ErrHeld instead of trying a held lock again
+	held       bool                 // an earlier try has found a held lock
 }
 
 // AddSequence adds the lock of a sequence key.

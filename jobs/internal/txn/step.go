@@ -9,8 +9,10 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/capability"
+	"github.com/swarmiji/swarmiji/internal/wake"
 	"github.com/swarmiji/swarmiji/jobs/internal/rules"
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
+	"github.com/swarmiji/swarmiji/task"
 )
 
 // Step is one try of a transaction. It ends with the function that receives it. One goroutine uses
@@ -25,22 +27,42 @@ type Step struct {
 	batch *batch                        // the shared changes; nil: the transaction is not shared
 }
 
+// The limits of the wait for a lock of a name in one transaction: of the first try, and of all
+// later ones. A transaction that waits keeps a connection, and others wait behind its locks.
+const (
+	soon   = 200 * time.Millisecond
+	atOnce = 100 * time.Millisecond
+)
+
+// pauses is the wait between two tries while another transaction holds a lock.
+var pauses = task.Backoff{Base: 20 * time.Millisecond, Max: time.Second}
+
 // Do runs fn in a transaction of the store that holds all locks of l. When fn returns ErrLocks, it
 // rolls back and runs fn again, in a new transaction, with the locks that were added to l. It
 // blocks until the commit. fn may run more than once. Returns any other error of fn, and the error
 // of the commit.
 //
-// Returns ErrUnavailable if ctx ends between two tries.
+// While another transaction holds a lock of l, it tries again with pauses in which it has no
+// transaction. With l.once it returns ErrHeld instead. Returns ErrUnavailable if ctx ends between
+// two tries, which is ErrHeld if the last one found a held lock.
 func Do(ctx context.Context, store jobstore.Store, l *Locks, fn func(ctx context.Context, t *Step) error) error {
-	for {
+	for held := 0; ; {
 		err := store.Update(ctx, func(ctx context.Context, tx jobstore.Tx) error {
 			return In(ctx, tx, l, fn)
 		})
-		if !errors.Is(err, ErrLocks) {
+		switch {
+		case errors.Is(err, jobstore.ErrHeld) && !l.once:
+			l.held = true
+			wake.Sleep(ctx, pauses.Interval(held))
+			held++
+		case !errors.Is(err, ErrLocks):
 			return err
 		}
 		if ctx.Err() != nil {
-			return fmt.Errorf("%w: %w", jobstore.ErrUnavailable, context.Cause(ctx))
+			if errors.Is(err, ErrLocks) {
+				err = jobstore.ErrUnavailable
+			}
+			return fmt.Errorf("%w: %w", err, context.Cause(ctx))
 		}
 	}
 }
@@ -83,17 +105,21 @@ func (t *Step) begin(ctx context.Context) error {
 }
 
 // lockNames sorts names and locks them until the transaction ends. It blocks while another
-// transaction holds one of them. With t.Locks.hasty it returns errHeld instead, if the store can do
-// that. It does nothing without names. Returns errors of the store.
+// transaction holds one of them. If the store can do that, it returns ErrHeld after a while. It
+// does nothing without names. Returns errors of the store.
 func (t *Step) lockNames(ctx context.Context, names []string) error {
 	if len(names) == 0 {
 		return nil
 	}
 	slices.Sort(names)
-	if l, ok := capability.As[jobstore.HastyLocker](t.Tx); ok && t.Locks.hasty {
-		locked, err := l.LockSoon(ctx, names...)
+	if l, ok := capability.As[jobstore.HastyLocker](t.Tx); ok {
+		within := soon
+		if t.Locks.hasty || t.Locks.held {
+			within = atOnce
+		}
+		locked, err := l.LockSoon(ctx, within, names...)
 		if err == nil && !locked {
-			err = errHeld
+			err = jobstore.ErrHeld
 		}
 		return err
 	}
@@ -113,9 +139,22 @@ func named(prefix string, keys map[string]bool) []string {
 // holds the job. If t has locked it already, job returns the same row. Returns ErrNotFound if it
 // does not exist. Returns ErrLocks, together with the row, if its sequence key or its parent is
 // not locked yet; these locks are then added for the next try. Returns errors of the store.
+//
+// With t.Locks.hasty it does not wait: it returns ErrHeld for a job that another transaction holds.
 func (t *Step) job(ctx context.Context, id jobstore.ID) (*jobstore.Row, error) {
 	if p := t.Rows[id]; p != nil {
 		return p, t.Locks.AddJob(p)
+	}
+	if t.Locks.hasty {
+		found, err := t.FreeJobs(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		if len(found) == 0 {
+			return nil, t.whyNotFree(ctx, id)
+		}
+		t.own = &found[0]
+		return t.own, t.Locks.AddJob(t.own)
 	}
 	j, err := t.Tx.Get(ctx, id)
 	if err != nil {
@@ -123,6 +162,28 @@ func (t *Step) job(ctx context.Context, id jobstore.ID) (*jobstore.Row, error) {
 	}
 	t.own = &j
 	return &j, t.Locks.AddJob(&j)
+}
+
+// whyNotFree returns why FreeJobs has not found a job: ErrHeld if it exists, else ErrNotFound.
+// Returns errors of the store.
+func (t *Step) whyNotFree(ctx context.Context, id jobstore.ID) error {
+	found, err := t.Tx.All(ctx, jobstore.Page{After: id - 1, Limit: 1}) // it locks nothing
+	switch {
+	case err != nil:
+		return err
+	case len(found) == 0 || found[0].ID != id:
+		return jobstore.ErrNotFound
+	}
+	return jobstore.ErrHeld
+}
+
+// FreeJobs locks jobs and returns them, without those that do not exist or that another transaction
+// has locked. If the store cannot tell, it waits for these. Returns errors of the store.
+func (t *Step) FreeJobs(ctx context.Context, ids ...jobstore.ID) ([]jobstore.Row, error) {
+	if l, ok := capability.As[jobstore.HastyLocker](t.Tx); ok {
+		return l.FreeJobs(ctx, ids...)
+	}
+	return t.Tx.Jobs(ctx, ids...)
 }
 
 // Jobs locks jobs and returns those that exist, by id. It returns the same row for a job that t
