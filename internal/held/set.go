@@ -193,7 +193,7 @@ func (s *Set[K, V]) Renew(ctx context.Context, vs ...V) {
 			switch {
 			case errs[i] == nil:
 				v.item().extend(s.ends(asked))
-			case errors.Is(errs[i], ErrUnknown):
+			case errors.Is(errs[i], ErrUnknown): // renewed the next time
 			case s.renews(v) && !v.item().Settling() && !v.item().Lost() && s.Holds(v):
 				s.c.Lost(v, errs[i])
 			}

@@ -191,7 +191,7 @@ func (l *Listener) read(ctx context.Context, d broker.Delivery) *item {
 // are settled. Before each try it drops the messages that the broker has taken back (stillHeld).
 // While the store is unavailable it reports that once and tries again with ListenerConfig.Backoff.
 // If the store refuses a batch, its answers are stored one by one, and each refused one is handled
-// by retryLater. So is each answer whose key another transaction holds.
+// by retryLater. It also handles each answer whose key another transaction holds.
 //
 // When ctx ends while it waits, it releases the remaining messages and returns nil. Returns an
 // error, after releasing them, if the service was closed. work is the context of the calls.

@@ -41,18 +41,19 @@ func (s *Store) JoinTx(ctx context.Context, t callers.Tx, names []string, fn fun
 	return wrap("transaction of the caller", err)
 }
 
-// prepareJoined reads the server's time in a transaction of a caller on PostgreSQL, and adds the
+// prepareJoined reads the server's time in a transaction of a caller on PostgreSQL. It adds the
 // missing ones of the names by the store's own connection. Returns ErrUnsupported for an isolation
-// level other than READ COMMITTED, ErrUnavailable without a free connection for the names, and
-// errors of the database.
+// level other than READ COMMITTED, and ErrUnavailable without a free connection for the names.
+// Returns errors of the database.
 func (s *Store) prepareJoined(ctx context.Context, c *sqlconn.Tx, names []string) error {
 	var level string
 	var now, known int64
 	asked := time.Now()
-	// A sweep removes names without jobs at any time. So no earlier answer counts.
-	query := "SELECT current_setting('transaction_isolation'), " + c.Dialect().Now() + `,
-		(SELECT count(*) FROM unnest(CAST($1 AS text[])) AS g(name) WHERE EXISTS (SELECT 1 FROM swarmiji_job_name AS n WHERE n.name = g.name))`
-	if err := c.Row(ctx, query, names).Scan(&level, &now, &known); err != nil {
+	keys := make([]int64, len(names))
+	for i, name := range names {
+		keys[i] = lockKey(nameLock, name)
+	}
+	if err := c.Row(ctx, s.text.join, names, keys).Scan(&level, &now, &known); err != nil {
 		return err
 	}
 	s.clock.set(now, asked)

@@ -100,27 +100,18 @@ func TestLockedDeferral(t *testing.T) {
 	}
 	own := sqltest.Begin(t, dsn)
 	lockRow(ctx, t, own, "UPDATE swarmiji_deferral SET queue = queue WHERE task = $1", "t0")
-	receipts := make(chan []jobs.Receipt, 1)
-	short, cancel := context.WithTimeout(ctx, 20*time.Second) // the lock stays longer
-	defer cancel()
-	go func() {
-		all, _ := s.AnswerAll(short, answers[:1]) // it waits in vain
-		receipts <- all
-	}()
-	others, err := s.AnswerAll(short, answers[1:])
-	if err != nil {
-		t.Fatalf("AnswerAll: %v", err)
+	receipts, err := s.AnswerAll(ctx, answers)
+	if !errors.Is(err, jobs.ErrHeld) || len(receipts) != n {
+		t.Fatalf("AnswerAll: %v, %v", receipts, err)
 	}
-	for i, r := range others {
-		if r.Kind != jobs.Accepted {
-			t.Errorf("answer %d is %q", i+1, r.Kind)
+	for i, r := range receipts {
+		if want := map[bool]jobs.ReceiptKind{false: jobs.Accepted}[i == 0]; r.Kind != want {
+			t.Errorf("answer %d is %q, not %q", i, r.Kind, want)
 		}
 	}
-	cancel()
-	<-receipts
 	finish(t, own.Rollback)
-	if r, err := s.AnswerAll(ctx, answers[:1]); err != nil || r[0].Kind != jobs.Accepted {
-		t.Errorf("after the lock: %v, %v", r, err)
+	if receipts, err = s.AnswerAll(ctx, answers); err != nil || receipts[0].Kind != jobs.Accepted {
+		t.Errorf("after the lock: %v, %v", receipts, err)
 	}
 }
 
@@ -177,8 +168,8 @@ func TestWaitersBesideTransaction(t *testing.T) {
 	}
 }
 
-// The first job of a name in a caller's transaction delays no other job of the name, also if a
-// sweep has removed the name since an earlier such job.
+// The first job of a name in a caller's transaction delays no other job of the name. This holds
+// also after a sweep has removed the name since an earlier such job.
 func TestSweptNameBesideTransaction(t *testing.T) {
 	ctx, dsn := bound(t), postgresURL(t)
 	s := serviceOf(t, open(t, dsn))

@@ -34,6 +34,11 @@ func (t *texts) postgres() {
 		m AS (DELETE FROM swarmiji_job_message WHERE job = ANY(ARRAY(SELECT x.id FROM x)))
 		DELETE FROM swarmiji_jobs WHERE id = ANY(ARRAY(SELECT x.id FROM x))`
 	t.addMessage = "INSERT INTO swarmiji_job_message (job, message) SELECT * FROM unnest(CAST($1 AS bigint[]), CAST($2 AS text[]))"
+	// A sweep removes names without jobs, but not those whose locks are held.
+	t.join = `WITH l AS MATERIALIZED (SELECT v.name, CAST(pg_advisory_xact_lock_shared(v.key) AS text)
+			FROM unnest(CAST($1 AS text[]), CAST($2 AS bigint[])) AS v(name, key))
+		SELECT current_setting('transaction_isolation'), ` + sqlconn.Postgres.Now() + `,
+			(SELECT count(*) FROM l WHERE EXISTS (SELECT 1 FROM swarmiji_job_name AS n WHERE n.name = l.name))`
 	t.names = namesText()
 	t.forget = `DELETE FROM swarmiji_job_name AS n WHERE n.name = ANY(CAST($1 AS text[]))
 		AND NOT EXISTS (SELECT 1 FROM swarmiji_jobs AS j WHERE j.name = n.name AND j.id > -1)`
