@@ -50,8 +50,8 @@ type texts struct {
 	addNames   string                 // PostgreSQL: $1 names, $2 their lock keys
 	updateMany [everyGroup + 1]string // PostgreSQL: arrays of values of groups, ids
 
-	// PostgreSQL: $1 names, $2 their lock keys; returns the isolation level, the time and the number of
-	// known names
+	// PostgreSQL: $1 names, $2 their lock keys; returns the isolation level, the time and the number
+	// of known names
 	join string
 
 	names   string // $1: number, on PostgreSQL $2: snapshot, of a mark; returns the new mark and names

@@ -151,7 +151,11 @@ func (e *Engine) Batch(ctx context.Context, changes ...*Change) error {
 		short, cancel := context.WithTimeout(ctx, heldTime)
 		defer cancel()
 		for _, i := range held {
-			errs[i] = e.runAlone(short, changes[i], false)
+			err := e.runAlone(short, changes[i], false)
+			if short.Err() != nil && errors.Is(err, jobstore.ErrUnavailable) {
+				err = fmt.Errorf("%w: %w", jobstore.ErrHeld, err) // it ended during a try
+			}
+			errs[i] = err
 		}
 	}
 	if len(errs) == 1 {
