@@ -105,9 +105,9 @@ func (s *Service) answerOne(ctx context.Context, a Answer) (Receipt, error) {
 // All answers are checked first: after a [FieldError] no answer was given.
 //
 // Of several answers, those whose key or job another transaction holds wait for a few seconds only.
-// It then returns [ErrHeld] with the receipts: one without a Kind is of an answer that must be given
-// again. After any other error, such as [ErrUnavailable] if ctx ends, no receipts are returned, but
-// some answers may have been given. Repeating the call is harmless.
+// It then returns [ErrHeld] with the receipts: one without a Kind is of an answer that must be
+// given again. After any other error, such as [ErrUnavailable] if ctx ends, no receipts are
+// returned, but some answers may have been given. Repeating the call is harmless.
 func (s *Service) AnswerAll(ctx context.Context, answers []Answer) ([]Receipt, error) {
 	if len(answers) == 0 {
 		return nil, nil
