@@ -64,7 +64,8 @@ type Tasks interface {
 	CancelTask(ctx context.Context, c Cancel) (Change, error)
 	// RunTask submits a copy of a task under a new id, Change.Copy, with the original arguments or
 	// edited ones. The copy has the name, metadata and headers of the original. It starts at once,
-	// does not expire, and belongs to no workflow. The original stays as it is.
+	// does not expire, and belongs to no workflow. The original stays as it is. Calls with the same
+	// TaskRun.Key submit one copy.
 	//
 	// It needs the message of the original: a dead letter, or a waiting or delayed task. Returns
 	// [ErrConflict] without one, and for tasks that are sealed or have conditions. Returns
@@ -115,7 +116,8 @@ type Schedules interface {
 	// GetSchedule returns an entry with its next runs. Returns [ErrNotFound] if it does not exist.
 	GetSchedule(ctx context.Context, k ScheduleKey) (Schedule, error)
 	// RunSchedule adds a copy of the entry that is due at once. Change.Copy is the id of the copy.
-	RunSchedule(ctx context.Context, id string) (Change, error)
+	// Calls with the same EntryRun.Key add one copy.
+	RunSchedule(ctx context.Context, r EntryRun) (Change, error)
 	// PauseSchedule stops an entry from running until it is resumed.
 	PauseSchedule(ctx context.Context, id string) (Change, error)
 	// ResumeSchedule ends the pause of an entry. Change.At is its next run. Zero: it has no

@@ -128,8 +128,8 @@ func (c *Client) GetSchedule(ctx context.Context, k inspect.ScheduleKey) (inspec
 }
 
 // RunSchedule implements [inspect.API].
-func (c *Client) RunSchedule(ctx context.Context, id string) (inspect.Change, error) {
-	return call[inspect.Change](ctx, c, "RunSchedule", id)
+func (c *Client) RunSchedule(ctx context.Context, arg inspect.EntryRun) (inspect.Change, error) {
+	return call[inspect.Change](ctx, c, "RunSchedule", arg)
 }
 
 // PauseSchedule implements [inspect.API].

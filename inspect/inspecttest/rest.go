@@ -60,11 +60,18 @@ func testSchedules(w *world) {
 	if !s.Paused || !s.Next.IsZero() {
 		w.Errorf("a paused entry: %+v", s)
 	}
-	c, err = api.RunSchedule(w.ctx(), ids[0])
+	c, err = api.RunSchedule(w.ctx(), inspect.EntryRun{ID: ids[0]})
 	w.no(err)
 	if c.Copy == "" || c.Copy == ids[0] || c.At.IsZero() {
 		w.Errorf("an entry is run now: %+v", c)
 	}
+	w.oneCopy(len(ids)+1, func() int {
+		page, err := api.ListSchedules(w.ctx(), inspect.ScheduleQuery{})
+		w.no(err)
+		return len(page.Schedules)
+	}, func(api inspect.API, key string) (inspect.Change, error) {
+		return api.RunSchedule(w.ctx(), inspect.EntryRun{ID: ids[0], Key: key})
+	})
 	c, err = api.ResumeSchedule(w.ctx(), ids[0])
 	w.no(err)
 	if c.At.IsZero() {
