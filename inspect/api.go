@@ -79,8 +79,9 @@ type Dead interface {
 	// ListDead returns the dead letters that match, the oldest first. Letters that are removed
 	// meanwhile shift the later pages.
 	ListDead(ctx context.Context, q DeadQuery) (DeadPage, error)
-	// SummarizeDead counts the dead letters that match, by name and by reason. It stops at [MaxCount].
-	SummarizeDead(ctx context.Context, f DeadFilter) (DeadSummary, error)
+	// SummarizeDead counts the dead letters that match, by name and by reason. It stops at
+	// DeadCount.Limit.
+	SummarizeDead(ctx context.Context, d DeadCount) (DeadSummary, error)
 	// GetDead returns the newest dead letter of a task. Returns [ErrNotFound] if it has no dead
 	// letter. Its arguments are those of the message, in which no secret is hidden.
 	GetDead(ctx context.Context, k DeadKey) (DeadLetter, error)

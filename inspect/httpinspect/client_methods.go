@@ -78,8 +78,8 @@ func (c *Client) ListDead(ctx context.Context, q inspect.DeadQuery) (inspect.Dea
 }
 
 // SummarizeDead implements [inspect.API].
-func (c *Client) SummarizeDead(ctx context.Context, f inspect.DeadFilter) (inspect.DeadSummary, error) {
-	return call[inspect.DeadSummary](ctx, c, "SummarizeDead", f)
+func (c *Client) SummarizeDead(ctx context.Context, arg inspect.DeadCount) (inspect.DeadSummary, error) {
+	return call[inspect.DeadSummary](ctx, c, "SummarizeDead", arg)
 }
 
 // GetDead implements [inspect.API].

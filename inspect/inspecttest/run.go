@@ -46,7 +46,7 @@ func testRunTask(w *world) {
 		}
 	}
 	w.oneCopy(4, func() int { // the original and three copies
-		s, err := api.SummarizeDead(w.ctx(), inspect.DeadFilter{Queue: queue, Name: failTask.Name()})
+		s, err := api.SummarizeDead(w.ctx(), inspect.DeadCount{DeadFilter: inspect.DeadFilter{Queue: queue, Name: failTask.Name()}})
 		w.no(err)
 		return s.Count.N
 	}, func(api inspect.API, key string) (inspect.Change, error) {

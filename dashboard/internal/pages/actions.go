@@ -24,7 +24,7 @@ type action struct {
 	counts      bool // it can count the matching records
 	// whole reports whether one change takes all matching records. nil: it takes inspect.MaxBulk.
 	whole func(*fields) bool
-	once        bool // a form sent twice makes the change once: it has the field "key"
+	once  bool // a form sent twice makes the change once: it has the field "key"
 	// edit returns the text that the user may edit before the change, as the field "args". "": none.
 	// nil: nothing is edited.
 	edit func(ctx context.Context, api inspect.API, f *fields) (string, error)

@@ -255,7 +255,7 @@ func (s *system) ListDead(context.Context, inspect.DeadQuery) (inspect.DeadPage,
 	return read[inspect.DeadPage](s, "ListDead")
 }
 
-func (s *system) SummarizeDead(context.Context, inspect.DeadFilter) (inspect.DeadSummary, error) {
+func (s *system) SummarizeDead(context.Context, inspect.DeadCount) (inspect.DeadSummary, error) {
 	return read[inspect.DeadSummary](s, "SummarizeDead")
 }
 
