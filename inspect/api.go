@@ -35,7 +35,8 @@ type Queues interface {
 	// PurgeQueue removes the messages that wait in a queue. Held, delayed and dead messages stay. The
 	// tasks get no record.
 	PurgeQueue(ctx context.Context, p Purge) (Change, error)
-	// PauseQueue stops all consumers from taking tasks of a queue. Running tasks continue.
+	// PauseQueue stops all consumers from taking tasks of a queue. Running tasks continue. A queue that
+	// does not exist may be paused; a note then says that neither the broker nor a consumer knows it.
 	PauseQueue(ctx context.Context, p Pause) (Change, error)
 	// ResumeQueue ends the pause of a queue: the stored one, and those of running consumers by a
 	// command. Change.Stored says that there was a stored one.
@@ -188,7 +189,7 @@ type Settings interface {
 	// neither was set.
 	ResumeTasks(ctx context.Context, name string) (Change, error)
 	// SetLimit limits the tasks of a queue or of a name. A limit without Rate and Concurrency is
-	// removed.
+	// removed. As for PauseQueue, a note names a queue that is not known.
 	SetLimit(ctx context.Context, l Limit) (Change, error)
 	// ServeQueue makes the consumers of a group serve a queue, or leave it. It holds for consumers
 	// that start later, too.
