@@ -3,6 +3,7 @@ package inspecttest
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
