@@ -35,8 +35,8 @@ type Queues interface {
 	// PurgeQueue removes the messages that wait in a queue. Held, delayed and dead messages stay. The
 	// tasks get no record.
 	PurgeQueue(ctx context.Context, p Purge) (Change, error)
-	// PauseQueue stops all consumers from taking tasks of a queue. Running tasks continue. A queue that
-	// does not exist may be paused; a note then says that neither the broker nor a consumer knows it.
+	// PauseQueue stops all consumers from taking tasks of a queue. Running tasks continue. A queue
+	// that does not exist may be paused. A note then says that it is not known.
 	PauseQueue(ctx context.Context, p Pause) (Change, error)
 	// ResumeQueue ends the pause of a queue: the stored one, and those of running consumers by a
 	// command. Change.Stored says that there was a stored one.

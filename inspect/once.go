@@ -35,8 +35,8 @@ type claims interface {
 }
 
 // once calls do, which makes a copy, for the first of the calls with a key, and returns the copy of
-// that call to the others. Calls with the same key and another Do, Target or label are not the same.
-// id is the same for the same call. Without a key it only calls do, with a random id.
+// that call to the others. Calls with another Do, Target or label are others. id is the same for
+// the same call. Without a key it only calls do, with a random id.
 //
 // A call during another one waits for its end, and makes the copy if the other call has failed. do
 // does not end with ctx: the client of the first of two clicks is gone.
@@ -111,7 +111,7 @@ func (s *localClaims) Claim(_ context.Context, key, holder string, ttl time.Dura
 	return holder, nil
 }
 
-// Pass gives the claim of holder to next. Returns [resultstore.ErrStale] if holder does not have it.
+// Pass gives the claim of holder to next. Returns [resultstore.ErrStale] if holder has no claim.
 func (s *localClaims) Pass(_ context.Context, key, holder, next string, ttl time.Duration) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -52,8 +52,8 @@ func (a *app) deadExportCmd() *cobra.Command {
 	return cmd
 }
 
-// export writes the letters of f to w, one per line, and returns their number. With a broker it scans
-// the queue once. Over --api each page is a scan.
+// export writes the letters of f to w, one per line, and returns their number. With a broker it
+// scans the queue once. Over --api each page is a scan.
 func (a *app) export(ctx context.Context, f *selection, w io.Writer) (n int, err error) {
 	if a.API == "" {
 		filter := deadletter.Filter{

@@ -64,8 +64,8 @@ func (a *app) deadListCmd() *cobra.Command {
 	return cmd
 }
 
-// inPages reads the letters of f, or as many as its limit says, in pages. page returns the number of
-// its letters and the next cursor. more reports that there are letters beyond the limit.
+// inPages reads the letters of f, or as many as its limit says, in pages. page returns the number
+// of its letters and the next cursor. more reports that there are letters beyond the limit.
 func inPages(f *selection, page func(q inspect.DeadQuery) (n int, next string, err error)) (more bool, err error) {
 	left := f.limit
 	for q := (inspect.DeadQuery{DeadFilter: f.DeadFilter, Limit: inspect.MaxLimit}); ; {
