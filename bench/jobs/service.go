@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -46,6 +47,11 @@ func direct(ctx context.Context, s *jobs.Service, url string, n, clients, rounds
 		}
 		defer r.close()
 		sides = append(sides, r)
+	}
+	for _, one := range sides { // the first call creates the tables
+		if err := errors.Join(one.create(ctx), one.pair(ctx)); err != nil {
+			return Direct{}, fmt.Errorf("the first job: %w", err)
+		}
 	}
 	creates, pairs := make([][]float64, len(sides)), make([][]float64, len(sides))
 	for round := range rounds {

@@ -43,11 +43,12 @@ func migrateSoon(ctx context.Context, c *sqlconn.Conn, texts ...string) <-chan e
 }
 
 // holdTable reads table m in a transaction that stays open until release is called.
-func holdTable(t *testing.T, dsn string) (release func()) {
-	reader, held, over, ended := open(t, sqlconn.Config{URL: dsn, Name: "a long report"}), make(chan struct{}), make(chan struct{}), make(chan struct{})
+func holdTable(ctx context.Context, t *testing.T, dsn string) (release func()) {
+	reader := open(t, sqlconn.Config{URL: dsn + "&idle_in_transaction_session_timeout=0", Name: "a long report", Timeout: time.Hour})
+	held, over, ended := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
-		err := reader.Update(testwait.Long(t), func(ctx context.Context, tx *sqlconn.Tx) error {
+		err := reader.Update(ctx, func(ctx context.Context, tx *sqlconn.Tx) error {
 			var n int64
 			if err := tx.Row(ctx, "SELECT count(*) FROM m").Scan(&n); err != nil {
 				return err
@@ -75,7 +76,7 @@ func TestMigrationLetsOthersGoOn(t *testing.T) {
 	if err := <-migrateSoon(testwait.Long(t), old, first); err != nil {
 		t.Fatal(err)
 	}
-	release := holdTable(t, dsn)
+	release := holdTable(testwait.Long(t), t, dsn)
 	var log logged
 	c := open(t, sqlconn.Config{URL: dsn, Logger: log.logger(), LockWait: 300 * time.Millisecond})
 	answer := migrateSoon(testwait.Long(t), c, first, second)
@@ -106,6 +107,52 @@ func TestMigrationLetsOthersGoOn(t *testing.T) {
 	}
 	if n := number(t, old, "SELECT count(*) FROM m WHERE v IS NULL"); n < 11 {
 		t.Errorf("%d rows, want all that were inserted", n)
+	}
+}
+
+// TestMigrationBesideALongReport holds a table in a read transaction for five minutes, with default
+// settings. No insert of the old version waits for more than three seconds.
+func TestMigrationBesideALongReport(t *testing.T) {
+	if !testserver.IsThorough() {
+		t.Skip("takes five minutes; see TestMigrationLetsOthersGoOn")
+	}
+	dsn := pgURL(t, testserver.RequirePostgres(t))
+	first, second := "CREATE TABLE m (id bigint)", "ALTER TABLE m ADD COLUMN v text"
+	old := open(t, sqlconn.Config{URL: dsn})
+	ctx := t.Context()
+	if err := <-migrateSoon(ctx, old, first); err != nil {
+		t.Fatal(err)
+	}
+	release := holdTable(ctx, t, dsn)
+	var log logged
+	answer := migrateSoon(ctx, open(t, sqlconn.Config{URL: dsn, Logger: log.logger()}), first, second)
+	rows, longest := 0, time.Duration(0)
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for began, at := time.Now(), time.Now(); at.Sub(began) < 5*time.Minute; rows++ {
+		<-tick.C
+		at = time.Now()
+		if err := tryExec(ctx, old, "INSERT INTO m (id) VALUES (1)"); err != nil {
+			t.Fatalf("insert %d, beside a migration that waits: %v", rows, err)
+		}
+		longest = max(longest, time.Since(at))
+	}
+	lines := strings.Count(log.String(), "a long report, idle in transaction")
+	t.Logf("%d inserts, the longest %v; %d log lines name the reader, the first: %s", rows, longest.Round(time.Millisecond), lines, strings.SplitN(log.String(), "\n", 2)[0])
+	if longest > 3*time.Second || lines == 0 {
+		t.Errorf("an insert waited for %v, and %d log lines name the reader", longest, lines)
+	}
+	select {
+	case err := <-answer:
+		t.Fatalf("the migration ended beside the open transaction: %v", err)
+	default:
+	}
+	release()
+	if err := <-answer; err != nil {
+		t.Errorf("Migrate after the transaction's end: %v", err)
+	}
+	if n := number(t, old, "SELECT count(*) FROM m WHERE v IS NULL"); n != int64(rows) {
+		t.Errorf("%d rows, want %d", n, rows)
 	}
 }
 
@@ -146,7 +193,7 @@ func TestCloseGivesUpAMigration(t *testing.T) {
 	dsn := pgURL(t, testserver.RequirePostgres(t))
 	old := open(t, sqlconn.Config{URL: dsn})
 	run(t, old, "CREATE TABLE m (id bigint)")
-	release := holdTable(t, dsn)
+	release := holdTable(testwait.Long(t), t, dsn)
 	c := open(t, sqlconn.Config{URL: dsn})
 	answer := migrateSoon(testwait.Long(t), c, "ALTER TABLE m ADD COLUMN v text")
 	testwait.Until(t, "the migration is blocked", func() bool {
