@@ -14,8 +14,8 @@ import (
 	"github.com/swarmiji/swarmiji/settings/memsettings"
 )
 
-// TestCheckAside shows what a check says about the queue of a paused task's messages, for which no
-// consumer must be started.
+// TestCheckAside shows the findings about the queue of a paused task's messages. No consumer must be
+// started for it.
 func TestCheckAside(t *testing.T) {
 	ctx, b, store := testwait.Long(t), membroker.New(), memsettings.New()
 	defer b.Close(context.Background())

@@ -34,8 +34,8 @@ type claims interface {
 	Release(ctx context.Context, key, holder string) error
 }
 
-// once calls do, which makes a copy, for the first of the calls with a key, and returns the copy of
-// that call to the others. Calls with another Do, Target or label are others. id is the same for
+// once calls do, which makes a copy, for the first call with a key. The other calls return the same
+// copy. Calls with another Do, Target or label are others. id is the same for
 // the same call. Without a key it only calls do, with a random id.
 //
 // A call during another one waits for its end, and makes the copy if the other call has failed. do

@@ -125,7 +125,7 @@ func (x *explainer) explainMessage(ctx context.Context) error {
 	case x.record != nil && x.record.State == task.StateRequeued:
 		x.add(Reason{Kind: KindRequeued, Queue: x.queue}, "Its dead letter was requeued, and it waits in queue %s.", x.queue)
 	}
-	if at.IsZero() { // the number of workers follows a limit of concurrency, so that it may not be fetched
+	if at.IsZero() { // a limit of concurrency lowers the number of workers
 		if err := x.explainLimits(ctx, false); err != nil {
 			return err
 		}

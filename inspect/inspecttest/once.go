@@ -8,9 +8,9 @@ import (
 	"github.com/swarmiji/swarmiji/resultstore"
 )
 
-// oneCopy makes calls with one key at the same time and later, in two processes if these share a
-// store of claims, and fails the case unless they make one copy. count returns the number of
-// copies, which is before at first.
+// oneCopy makes calls with one key at the same time and later, and fails the case unless they make
+// one copy. It calls two implementations if these share a store of claims. count returns the number
+// of copies, which is before at first.
 func (w *world) oneCopy(before int, count func() int, run func(api inspect.API, key string) (inspect.Change, error)) {
 	w.Helper()
 	apis := []inspect.API{w.api(1), nil}
