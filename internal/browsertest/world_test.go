@@ -274,7 +274,7 @@ func (w *world) until(what string, ok func() bool) {
 	})
 }
 
-// untilState waits until tasks are in a state. The history may learn of it later, see
+// untilState waits until tasks are in a state. The history may learn of it later: see
 // untilRecorded.
 func (w *world) untilState(state inspect.State, ids ...task.ID) {
 	w.Helper()
