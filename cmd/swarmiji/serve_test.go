@@ -170,22 +170,29 @@ func TestRoads(t *testing.T) {
 	if status, _, stderr := call(0, "dead", "import", "work", "--file", file); status != 0 {
 		t.Fatalf("import: status %d: %s", status, stderr)
 	}
-	testwait.Until(t, "the task is in the history", func() bool {
-		// the recorder may not listen yet
-		if status, _, stderr := call(0, "call", "later.task", "1", "--queue", "work", "--id", "t-1"); status != 0 {
+	submit := func(name, id string) {
+		if status, _, stderr := call(0, "call", name, "1", "--queue", "work", "--id", id); status != 0 {
 			t.Fatalf("call: status %d: %s", status, stderr)
 		}
-		status, out, _ := call(1, "task", "ls", "--count", "id:t-1")
+	}
+	recorded := func(id string) bool {
+		status, out, _ := call(1, "task", "ls", "--count", "id:"+id)
 		return status == 0 && out == "1\n"
+	}
+	testwait.Until(t, "the recorder listens", func() bool {
+		submit("probe.task", "p-1")
+		return recorded("p-1")
 	})
+	submit("later.task", "t-1")
+	testwait.Until(t, "the task is in the history", func() bool { return recorded("t-1") })
 	for _, c := range []struct {
 		args   string
 		status int
 		text   string
 	}{
 		{"task ls name:later.*", 0, "pending"},
-		{"task ls -o json --limit 1", 0, `"complete": true`},
-		{"task ls --count -o json", 0, `"n": 1`},
+		{"task ls name:later.* -o json --limit 1", 0, `"complete": true`},
+		{"task ls --count -o json name:later.*", 0, `"n": 1`},
 		{"task ls state:nosuch", cli.ExitUsage, "state"},
 		{"task ls --after x", cli.ExitUsage, "cursor"},
 		{"dead list work", 0, "member.task"},
@@ -197,7 +204,7 @@ func TestRoads(t *testing.T) {
 		{"dead show work l-3", cli.ExitNotFound, "l-3"},
 		{"dead requeue work --all --dry-run", 0, "a dry run"},
 		{"dead requeue work --limit 1 --dry-run", 0, "--limit ends the count"},
-		{"dead drop work --id l-3 --yes", cli.ExitNotFound, "l-3"},
+		{"dead drop work --id l-3 --yes", cli.ExitNotFound, "has an id of --id"},
 		{"dead drop work --all", cli.ExitUsage, "--yes"},
 		{"dead export work", 0, `"swarmiji_dead":1`},
 		{"dead export work --limit 1", 0, `"swarmiji_dead":1`},
