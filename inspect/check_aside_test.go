@@ -14,8 +14,8 @@ import (
 	"github.com/swarmiji/swarmiji/settings/memsettings"
 )
 
-// TestCheckAside shows the findings about the queue of a paused task's messages. They name the pause
-// or the consumers of another queue.
+// TestCheckAside shows the findings about the queue of a paused task's messages. They name the
+// pause or the consumers of another queue.
 func TestCheckAside(t *testing.T) {
 	ctx, b, store := testwait.Long(t), membroker.New(), memsettings.New()
 	defer b.Close(context.Background())
