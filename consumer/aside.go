@@ -9,9 +9,9 @@ import (
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/capability"
 	"github.com/swarmiji/swarmiji/consumer/internal/intake"
-	"github.com/swarmiji/swarmiji/consumer/internal/steer"
 	"github.com/swarmiji/swarmiji/internal/wake"
 	"github.com/swarmiji/swarmiji/middleware"
+	"github.com/swarmiji/swarmiji/settings"
 )
 
 // asideRetry is the delay of a paused task whose message cannot be moved now.
@@ -32,7 +32,7 @@ func (r *run) moveIfPaused() bool {
 // counted. If the settings or the broker fail, the message is delivered again after asideRetry.
 func (r *run) moveAside() {
 	q, name := r.queue, r.request.Name
-	to := steer.AsideQueue(q.name, name)
+	to := settings.AsideQueue(q.name, name)
 	ctx, cancel := context.WithTimeout(q.c.settle, loadTimeout)
 	err := errors.Join(broker.Declare(ctx, q.c.cfg.Broker, broker.Queue{Name: to, Levels: q.cfg.Levels}), q.c.steer.Moving(ctx, q.name, name))
 	cancel()
@@ -71,7 +71,7 @@ func (q asideTasks) Handle(d broker.Delivery, worker int) {
 // is no longer paused, unless it runs already. The goroutine moves the messages back.
 func (q *queue) emptyAsides() {
 	for name := range q.c.steer.Asides(q.name) {
-		source := steer.AsideQueue(q.name, name)
+		source := settings.AsideQueue(q.name, name)
 		if _, running := q.c.asides.LoadOrStore(source, true); !running {
 			q.settling.Go(func() {
 				q.emptyAside(name, source)

@@ -90,6 +90,14 @@ func scaleWorkers(queue string, workers int) *Action {
 	}
 }
 
+func endQueueLimit(queue string) *Action {
+	return &Action{Do: DoSetLimit, Text: "end the limit", Command: cmdline.Swarmiji("queue", "limit", queue), Queue: queue}
+}
+
+func endTaskLimit(name string) *Action {
+	return &Action{Do: DoSetLimit, Text: "end the limit", Command: cmdline.Swarmiji("rate-limit", name), Name: name}
+}
+
 func cancelTask(id task.ID, queue string) *Action {
 	args := []string{"task", "cancel", string(id)}
 	if queue != "" {

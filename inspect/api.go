@@ -35,7 +35,8 @@ type Queues interface {
 	// PurgeQueue removes the messages that wait in a queue. Held, delayed and dead messages stay. The
 	// tasks get no record.
 	PurgeQueue(ctx context.Context, p Purge) (Change, error)
-	// PauseQueue stops all consumers from taking tasks of a queue. Running tasks continue.
+	// PauseQueue stops all consumers from taking tasks of a queue. Running tasks continue. A queue
+	// that does not exist may be paused. A note then says that it is not known.
 	PauseQueue(ctx context.Context, p Pause) (Change, error)
 	// ResumeQueue ends the pause of a queue: the stored one, and those of running consumers by a
 	// command. Change.Stored says that there was a stored one.
@@ -64,7 +65,8 @@ type Tasks interface {
 	CancelTask(ctx context.Context, c Cancel) (Change, error)
 	// RunTask submits a copy of a task under a new id, Change.Copy, with the original arguments or
 	// edited ones. The copy has the name, metadata and headers of the original. It starts at once,
-	// does not expire, and belongs to no workflow. The original stays as it is.
+	// does not expire, and belongs to no workflow. The original stays as it is. Calls with the same
+	// TaskRun.Key submit one copy.
 	//
 	// It needs the message of the original: a dead letter, or a waiting or delayed task. Returns
 	// [ErrConflict] without one, and for tasks that are sealed or have conditions. Returns
@@ -78,8 +80,9 @@ type Dead interface {
 	// ListDead returns the dead letters that match, the oldest first. Letters that are removed
 	// meanwhile shift the later pages.
 	ListDead(ctx context.Context, q DeadQuery) (DeadPage, error)
-	// SummarizeDead counts the dead letters that match, by name and by reason. It stops at [MaxCount].
-	SummarizeDead(ctx context.Context, f DeadFilter) (DeadSummary, error)
+	// SummarizeDead counts the dead letters that match, by name and by reason. It stops at
+	// DeadCount.Limit.
+	SummarizeDead(ctx context.Context, d DeadCount) (DeadSummary, error)
 	// GetDead returns the newest dead letter of a task. Returns [ErrNotFound] if it has no dead
 	// letter. Its arguments are those of the message, in which no secret is hidden.
 	GetDead(ctx context.Context, k DeadKey) (DeadLetter, error)
@@ -115,7 +118,8 @@ type Schedules interface {
 	// GetSchedule returns an entry with its next runs. Returns [ErrNotFound] if it does not exist.
 	GetSchedule(ctx context.Context, k ScheduleKey) (Schedule, error)
 	// RunSchedule adds a copy of the entry that is due at once. Change.Copy is the id of the copy.
-	RunSchedule(ctx context.Context, id string) (Change, error)
+	// Calls with the same EntryRun.Key add one copy.
+	RunSchedule(ctx context.Context, r EntryRun) (Change, error)
 	// PauseSchedule stops an entry from running until it is resumed.
 	PauseSchedule(ctx context.Context, id string) (Change, error)
 	// ResumeSchedule ends the pause of an entry. Change.At is its next run. Zero: it has no
@@ -185,7 +189,7 @@ type Settings interface {
 	// neither was set.
 	ResumeTasks(ctx context.Context, name string) (Change, error)
 	// SetLimit limits the tasks of a queue or of a name. A limit without Rate and Concurrency is
-	// removed.
+	// removed. As for PauseQueue, a note names a queue that is not known.
 	SetLimit(ctx context.Context, l Limit) (Change, error)
 	// ServeQueue makes the consumers of a group serve a queue, or leave it. It holds for consumers
 	// that start later, too.

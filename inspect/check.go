@@ -208,6 +208,10 @@ func (l *Local) checkQueues(ctx context.Context, f *findings, named []string, c 
 	if err != nil {
 		f.fail("queues", err)
 	}
+	aside, err := l.readAsides(ctx)
+	if err != nil {
+		f.fail("stored settings", err)
+	}
 	names = append(names, named...)
 	slices.Sort(names)
 	for _, name := range slices.Compact(names) {
@@ -222,7 +226,8 @@ func (l *Local) checkQueues(ctx context.Context, f *findings, named []string, c 
 			f.fail("queue "+name, err)
 			continue
 		}
-		checkQueue(f, &q)
+		explained := aside.check(f, &q, c)
+		checkQueue(f, &q, explained)
 		l.audit(ctx, f, name)
 		if side, err := i.Stats(ctx, name+".suspects"); err == nil && side.Ready+side.Held+side.Dead > 0 {
 			f.warn("queue "+name, "an older version has left its side queue %s.suspects: %d waiting, %d held, %d dead letters; consumers of this version run what waits there from their next start on, and dead letters are requeued by 'swarmiji dead requeue %s.suspects'", name, side.Ready, side.Held, side.Dead, name)
@@ -248,11 +253,11 @@ func (l *Local) audit(ctx context.Context, f *findings, queue string) {
 }
 
 // checkQueue warns about waiting tasks without a consumer, about consumers that have paused the
-// queue, and about dead letters.
-func checkQueue(f *findings, q *Queue) {
+// queue, and about dead letters. explained says that another finding names why its tasks wait.
+func checkQueue(f *findings, q *Queue, explained bool) {
 	check := "queue " + q.Name
-	good := true
-	if q.Consumers == 0 && q.Ready > 0 {
+	good := !explained
+	if q.Consumers == 0 && q.Ready > 0 && !explained {
 		good = false
 		f.warn(check, "%d tasks wait, and no consumer that answers or sends heartbeats takes them; start its consumer", q.Ready)
 	}

@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -77,14 +78,17 @@ func (l *Local) ListDead(ctx context.Context, q DeadQuery) (DeadPage, error) {
 }
 
 // SummarizeDead implements [Dead].
-func (l *Local) SummarizeDead(ctx context.Context, f DeadFilter) (DeadSummary, error) {
+func (l *Local) SummarizeDead(ctx context.Context, d DeadCount) (DeadSummary, error) {
 	letters, err := l.deadLetters()
 	if err != nil {
 		return DeadSummary{}, err
 	}
-	filter := f.filter()
-	filter.Limit = MaxCount
-	s, err := letters.Summarize(ctx, f.Queue, filter)
+	if d.Limit < 0 || d.Limit > MaxCount {
+		return DeadSummary{}, errorf(CodeInvalid, "the limit is %d, want 1 to %d", d.Limit, MaxCount)
+	}
+	filter := d.filter()
+	filter.Limit = cmp.Or(d.Limit, MaxCount)
+	s, err := letters.Summarize(ctx, d.Queue, filter)
 	return DeadSummary{
 		Count: Count{N: s.Letters, More: s.More}, Bytes: s.Bytes, Oldest: utc(s.Oldest), Newest: utc(s.Newest), Names: s.Tasks, Reasons: s.Reasons,
 	}, wrapped(err)
@@ -165,7 +169,7 @@ func (l *Local) changeDead(ctx context.Context, what Do, d DeadChange, do func(*
 		return c, err
 	}
 	if d.DryRun {
-		n, err := l.SummarizeDead(ctx, d.DeadFilter)
+		n, err := l.SummarizeDead(ctx, DeadCount{DeadFilter: d.DeadFilter})
 		c.Done, c.More = n.N, n.More
 		return c, err
 	}

@@ -126,6 +126,45 @@ func ExampleLocal_DropDead() {
 	// 1 <nil>
 }
 
+// A call is sent twice, as by a double click. The key makes it one: both name the same copy.
+func ExampleLocal_RunTask() {
+	ctx := context.Background()
+	swarm, err := open.Open(ctx, "mem://", open.Options{Control: true})
+	if err != nil {
+		panic(err)
+	}
+	defer func() { _ = swarm.Close(ctx) }()
+	p, err := swarm.Producer(producer.Config{Router: router.Static("mail")})
+	if err != nil {
+		panic(err)
+	}
+	defer func() { _ = p.Close(ctx) }()
+	welcome := task.New[string, string]("mail.welcome")
+	if _, err := welcome.Submit(ctx, p, "ada@example.com", task.WithID("welcome-ada"), task.WithDelay(time.Hour)); err != nil {
+		panic(err)
+	}
+
+	api, err := open.Inspector(swarm, inspect.Config{Queues: []string{"mail"}, Listen: 100 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		panic(err)
+	}
+	again := inspect.TaskRun{ID: "welcome-ada", Key: "form-4711"}
+	first, err := api.RunTask(ctx, again)
+	if err != nil {
+		panic(err)
+	}
+	second, err := api.RunTask(ctx, again)
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(first.Repeated, second.Repeated, first.Copy == second.Copy)
+	mail, err := api.GetQueue(ctx, "mail")
+	fmt.Println(mail.Ready, "is due,", mail.Delayed, "is delayed", err)
+	// Output:
+	// false true true
+	// 1 is due, 1 is delayed <nil>
+}
+
 // A program reports a change that the API does not have. It is in the audit log beside the others.
 func ExampleLocal_Report() {
 	ctx := inspect.WithActor(context.Background(), "nightly-restore")

@@ -93,6 +93,7 @@ type Local struct {
 	cfg     Config
 	codec   *wire.Codec
 	letters *deadletter.Letters // nil: the broker's dead letters cannot be read
+	claims  claims              // of keys, for all processes if the result store can claim
 
 	asking chan struct{} // holds a token while a goroutine asks the consumers
 	mu     sync.Mutex
@@ -133,7 +134,10 @@ func New(c Config) (*Local, error) {
 		}
 	}
 	c.Stores, c.Limits, c.Queues = maps.Clone(c.Stores), maps.Clone(c.Limits), slices.Clone(c.Queues)
-	l := &Local{cfg: c, asking: make(chan struct{}, 1), silent: make(map[string]bool)}
+	l := &Local{cfg: c, claims: &localClaims{}, asking: make(chan struct{}, 1), silent: make(map[string]bool)}
+	if shared := resultstore.ClaimerOf(nil, c.Results); shared != nil {
+		l.claims = shared
+	}
 	w := c.Wire
 	w.QueueFormats, w.AcceptPlain, w.MaxBody = nil, true, maxBody
 	codec, err := wire.New(w)

@@ -234,6 +234,9 @@ func (l *Local) PauseQueue(ctx context.Context, p Pause) (Change, error) {
 		return l.change(ctx, c, p, func(c *Change) error {
 			err := settings.PauseQueue(ctx, l.cfg.Settings, p.Queue, l.pauseBy(ctx, p.Until, p.Reason))
 			c.Done, c.Stored = oneIf(err), true
+			if err == nil {
+				c.Notes = l.unknownQueue(ctx, p.Queue)
+			}
 			return err
 		})
 	}
@@ -245,6 +248,23 @@ func (l *Local) PauseQueue(ctx context.Context, p Pause) (Change, error) {
 		c.Notes = append(c.Notes, "the pause is not stored: consumers that start later do not pause the queue")
 		return err
 	})
+}
+
+// unknownQueue returns a note if neither the broker nor a consumer knows the queue of a stored
+// change. It is nil if the broker cannot tell, or the queue is known.
+func (l *Local) unknownQueue(ctx context.Context, queue string) []string {
+	i, ok := capability.As[broker.Inspector](l.cfg.Broker)
+	if !ok {
+		return nil
+	}
+	if _, err := i.Stats(ctx, queue); !errors.Is(err, broker.ErrNoQueue) {
+		return nil // another error does not concern the change, which is made
+	}
+	// only now, because consumers declare their queues and have some time to answer
+	if c, err := l.consumers(ctx); err != nil || c != nil && slices.Contains(c.queues(), queue) {
+		return nil
+	}
+	return []string{"the broker has no queue " + queue + ", and no consumer of it is known: check the name; the setting is stored, and applies as soon as there is one"}
 }
 
 // ResumeQueue implements [Queues].

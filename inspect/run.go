@@ -3,7 +3,6 @@ package inspect
 import (
 	"bytes"
 	"context"
-	"crypto/rand"
 	"encoding/json"
 	"maps"
 	"slices"
@@ -63,6 +62,13 @@ func (l *Local) RunTask(ctx context.Context, r TaskRun) (Change, error) {
 	if l.cfg.Broker == nil {
 		return c, missing("messages", needBroker)
 	}
+	return l.once(ctx, c, r.Key, string(r.Args), func(ctx context.Context, id task.ID) (Change, error) {
+		return l.runTask(ctx, c, r, id)
+	})
+}
+
+// runTask submits a copy of a task under an id.
+func (l *Local) runTask(ctx context.Context, c Change, r TaskRun, id task.ID) (Change, error) {
 	s, err := l.look(ctx, TaskKey{ID: r.ID, Queues: r.Queues})
 	if err != nil {
 		return c, err
@@ -79,7 +85,7 @@ func (l *Local) RunTask(ctx context.Context, r TaskRun) (Change, error) {
 		return c, err
 	}
 	return l.change(ctx, c, map[string]any{"queue": s.queue, "edited": edited}, func(c *Change) error {
-		e := o.copy(l.cfg.NodeID)
+		e := o.copy(id, l.cfg.NodeID)
 		m, err := l.codec.EncodeAs(o.format, s.queue, e, wire.Value{})
 		if err != nil {
 			return errorf(CodeInvalid, "the copy cannot be encoded: %v", err)
@@ -113,12 +119,12 @@ func (s *sighting) notAgain() string {
 	return s.original.refused
 }
 
-// copy returns a new task with the name, the metadata and the headers of the original. It is a
+// copy returns a new task, id, with the name, the metadata and the headers of the original. It is a
 // task of its own: it has no workflow, starts at once and does not expire.
-func (o *original) copy(node string) *task.Envelope {
+func (o *original) copy(id task.ID, node string) *task.Envelope {
 	e := o.envelope
 	again := &task.Envelope{
-		ID: task.ID(rand.Text()), Name: e.Name, ContentType: e.ContentType, Args: e.Args, Meta: e.Meta, Base: e.Base,
+		ID: id, Name: e.Name, ContentType: e.ContentType, Args: e.Args, Meta: e.Meta, Base: e.Base,
 		SentAt: time.Now(), Origin: node, Headers: maps.Clone(e.Headers),
 	}
 	again.Meta.NotBefore, again.Meta.Expires = task.Opt[time.Time]{}, task.Opt[time.Time]{}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/schedule"
+	"github.com/swarmiji/swarmiji/task"
 	"github.com/swarmiji/swarmiji/when"
 )
 
@@ -200,11 +201,14 @@ func (l *Local) changeEntry(ctx context.Context, what Do, id string, do func(c *
 }
 
 // RunSchedule implements [Schedules].
-func (l *Local) RunSchedule(ctx context.Context, id string) (Change, error) {
-	return l.changeEntry(ctx, DoRunSchedule, id, func(c *Change, s *schedule.Schedule, id string) error {
-		added, err := s.RunNow(ctx, id)
-		c.Copy, c.At = added.ID, utc(added.Next)
-		return err
+func (l *Local) RunSchedule(ctx context.Context, r EntryRun) (Change, error) {
+	c := Change{Do: DoRunSchedule, Target: r.ID}
+	return l.once(ctx, c, r.Key, "", func(ctx context.Context, _ task.ID) (Change, error) {
+		return l.changeEntry(ctx, DoRunSchedule, r.ID, func(c *Change, s *schedule.Schedule, id string) error {
+			added, err := s.RunNow(ctx, id)
+			c.Copy, c.At = added.ID, utc(added.Next)
+			return err
+		})
 	})
 }
 

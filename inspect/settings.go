@@ -166,6 +166,9 @@ func (l *Local) SetLimit(ctx context.Context, limit Limit) (Change, error) {
 		}
 		err := set(ctx, store, c.Target, settings.Limit{Rate: limit.Rate, Concurrency: limit.Concurrency, By: utf.Cut(l.actor(ctx), settings.MaxBy)})
 		c.Done, c.Stored = oneIf(err), true
+		if err == nil && limit.Queue != "" && (limit.Rate != "" || limit.Concurrency > 0) {
+			c.Notes = l.unknownQueue(ctx, limit.Queue)
+		}
 		return err
 	})
 }

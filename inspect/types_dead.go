@@ -28,6 +28,13 @@ type DeadQuery struct {
 	Cursor string `json:"cursor,omitempty"`
 }
 
+// DeadCount selects dead letters that are counted.
+type DeadCount struct {
+	DeadFilter
+	// Limit ends the count. Default and maximum: [MaxCount].
+	Limit int `json:"limit,omitempty"`
+}
+
 // DeadPage is a page of dead letters, without their arguments and stacks.
 type DeadPage struct {
 	Letters []DeadLetter `json:"letters"`

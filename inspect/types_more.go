@@ -91,6 +91,14 @@ type ScheduleKey struct {
 	Args bool `json:"args,omitempty"`
 }
 
+// EntryRun says which entry runs now.
+type EntryRun struct {
+	// ID names the entry as ScheduleKey.ID does.
+	ID string `json:"id"`
+	// Key makes repeated calls one, as TaskRun.Key does.
+	Key string `json:"key,omitempty"`
+}
+
 // Schedule is an entry of a schedule.
 type Schedule struct {
 	ID      string            `json:"id"`

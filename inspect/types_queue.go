@@ -129,6 +129,8 @@ type Change struct {
 	Outcome string `json:"outcome,omitempty"`
 	// Copy is the id of the thing that the change has made, if it makes one.
 	Copy string `json:"copy,omitempty"`
+	// Repeated reports that an earlier call with the same key has made the copy.
+	Repeated bool `json:"repeated,omitempty"`
 	// At is the time at which the change takes effect, where it is not at once.
 	At time.Time `json:"at,omitzero"`
 

@@ -224,4 +224,11 @@ type TaskRun struct {
 	Queues []string `json:"queues,omitempty"`
 	// Args are edited arguments. Empty: those of the original, byte for byte.
 	Args json.RawMessage `json:"args,omitempty"`
+	// Key makes repeated calls one. Calls with the same key, ID and Args within 24 hours make one
+	// copy, also at the same time, and all return its id. Change.Repeated marks all but the first. At
+	// most 255 bytes. "": each call makes a copy.
+	//
+	// This holds for all processes that share a result store that is a resultstore.Claimer, and
+	// otherwise for the calls of one [Local]. After an error the next call with the key tries again.
+	Key string `json:"key,omitempty"`
 }

@@ -8,12 +8,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/swarmiji/swarmiji/capability"
 	"github.com/swarmiji/swarmiji/control"
 	"github.com/swarmiji/swarmiji/events"
 	"github.com/swarmiji/swarmiji/history"
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
-	"github.com/swarmiji/swarmiji/limit"
 	"github.com/swarmiji/swarmiji/settings"
 	"github.com/swarmiji/swarmiji/task"
 )
@@ -120,46 +118,19 @@ func (x *explainer) explainMessage(ctx context.Context) error {
 		x.add(Reason{Kind: KindRetry, At: at, Queue: x.queue, Node: x.record.NodeID, Help: cancelTask(x.id, x.queue)},
 			"Attempt %d has failed, and the next one begins at %s%s.", max(x.record.Retries, 1), stamp(at), because(x.record.Error.Error()))
 	case !at.IsZero():
-		if err := x.explainLimits(ctx); err != nil {
+		if err := x.explainLimits(ctx, x.message.Message.Generation > 0); err != nil {
 			return err
 		}
 		x.add(Reason{Kind: KindDelayed, At: at, Queue: x.queue, Help: cancelTask(x.id, x.queue)}, "It is due at %s.", stamp(at))
 	case x.record != nil && x.record.State == task.StateRequeued:
 		x.add(Reason{Kind: KindRequeued, Queue: x.queue}, "Its dead letter was requeued, and it waits in queue %s.", x.queue)
 	}
-	return x.explainQueue(ctx, at.IsZero())
-}
-
-// explainLimits adds a reason for each limit of the task's name that is used up.
-func (x *explainer) explainLimits(ctx context.Context) error {
-	reader, ok := capability.As[limit.Reader](x.l.cfg.Limiter)
-	if !ok {
-		return nil
-	}
-	for _, p := range x.l.cfg.Limits[x.name()] {
-		u, err := reader.Usage(ctx, p.Key)
-		if err != nil {
+	if at.IsZero() { // a limit of concurrency lowers the number of workers
+		if err := x.explainLimits(ctx, false); err != nil {
 			return err
 		}
-		if p.Max > 0 && u.Held+max(p.Weight, 1) > p.Max && len(u.Holders) > 0 {
-			h := u.Holders[0]
-			r := Reason{Kind: KindLimit, Key: p.Key, Holder: h.Name, Queue: x.queue}
-			if id, _, ok := strings.Cut(h.Name, "/"); ok && task.ID(id).Check() == nil {
-				r.Task, r.Help = task.ID(id), findTask(task.ID(id))
-			}
-			x.add(r, "Limit %s is used up: %d of %d are held, for example by %s.", p.Key, u.Held, p.Max, h.Name)
-		}
-		asks, err := limit.Check("why", limit.MinLease, []limit.Permit{p})
-		if err != nil {
-			x.notef("the limit %s: %v", p.Key, err)
-			continue
-		}
-		if wait := asks[0].Wait(u.Ahead); wait > 0 {
-			at := x.now.Add(wait)
-			x.add(Reason{Kind: KindLimit, Key: p.Key, At: at, Queue: x.queue}, "The rate of limit %s is used until %s.", p.Key, stamp(at))
-		}
 	}
-	return nil
+	return x.explainQueue(ctx, at.IsZero())
 }
 
 // explainQueue adds what holds up the whole queue, or the tasks of the same name. If the task is
@@ -362,12 +333,15 @@ func (x *explainer) explainHistory(ctx context.Context) error {
 	case history.Awaiting:
 		x.add(Reason{Kind: KindAnswer, Node: r.Node, Queue: r.Queue}, "It awaits an answer from outside; the store of jobs knows its key and its deadline.")
 	case history.Pending, history.Retrying:
+		if err := x.explainLimits(ctx, false); err != nil {
+			return err
+		}
 		if r.State == history.Retrying {
 			x.add(Reason{Kind: KindRetry, At: due, Node: r.Node, Queue: r.Queue}, "Attempt %d has failed, and the next one is queued%s.", max(r.Attempts, 1), because(r.Error))
 		} else if !due.IsZero() {
 			x.add(Reason{Kind: KindDelayed, At: due, Queue: r.Queue, Help: cancelTask(x.id, r.Queue)}, "It is due at %s.", stamp(due))
 		}
-		return x.explainQueue(ctx, len(x.reasons) == 0)
+		return x.explainQueue(ctx, due.IsZero() && r.State == history.Pending)
 	default:
 		x.add(Reason{Kind: KindOver, At: r.Ended, Node: r.Node, Queue: r.Queue}, "It has %s at %s%s.", string(r.State), stamp(r.Ended), because(r.Error))
 	}

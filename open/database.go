@@ -44,8 +44,10 @@ func (t *target) redactedDatabase() string {
 	switch {
 	case err != nil:
 		return "unreadable"
-	case t.Scheme.Port == "":
-		return u.Scheme + ":" + strings.TrimPrefix(u.Path+u.Opaque, "//")
+	case t.Scheme.Port != "":
+		return u.Scheme + "://" + u.Host
+	case u.Opaque != "":
+		return u.Scheme + ":" + u.Opaque
 	}
-	return u.Scheme + "://" + u.Host
+	return u.Scheme + "://" + u.Path
 }

@@ -84,7 +84,7 @@ func TestErrors(t *testing.T) {
 		{"virtual host", pings(elsewhere(rabbit.URL(), "/nope"), open.Options{}), "RabbitMQ at " + rabbit.Addr(), `may not use virtual host "nope"`, "correct the path of the URL", broker.ErrAccess, 0},
 		{"Redis database", pings(elsewhere(redis.URL(), "/999"), open.Options{}), "Redis at " + redis.Addr(), "DB index is out of range", "correct the number of the database", nil, -1},
 		{"PostgreSQL database", pings("mem://", results(elsewhere(pg.URL(), "/nope"))), "PostgreSQL at " + pg.Addr(), `database "nope" does not exist`, "create the database", resultstore.ErrUnavailable, 0},
-		{"directory", pings("mem://", results("sqlite:///none/app.db")), "sqlite:/none/app.db", "no such file or directory", "make its directory", resultstore.ErrUnavailable, 0},
+		{"directory", pings("mem://", results("sqlite:///none/app.db")), "sqlite:///none/app.db", "no such file or directory", "make its directory", resultstore.ErrUnavailable, 0},
 		{"file of jobs", prints(3, "job", "ls", "--store", "/none/jobs.db"), "/none/jobs.db", "there is no file", "--store or SWARMIJI_JOBS names", nil, 3},
 
 		// no server

@@ -4,7 +4,9 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"encoding/base64"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -139,6 +141,89 @@ func TestServe(t *testing.T) {
 		}
 		if strings.Contains(text, "unreadable") || status != 0 && strings.Contains(text, "all servers answer") {
 			t.Errorf("%s with %q: %s", c.args, c.token, text)
+		}
+	}
+}
+
+// TestRoads shows that commands about dead letters and the history print the same with a broker and
+// over --api, and that changes are made there.
+func TestRoads(t *testing.T) {
+	dir := t.TempDir()
+	at := func(name string) string { return "sqlite://" + filepath.ToSlash(filepath.Join(dir, name)) }
+	broker, records := at("app.db"), at("history.db")
+	file := filepath.Join(dir, "letters")
+	var letters strings.Builder
+	for _, id := range []string{"l-1", "l-2"} {
+		body := base64.StdEncoding.EncodeToString(fmt.Appendf(nil, `{"task":"member.task","id":%q,"args":{"n":1}}`, id))
+		fmt.Fprintf(&letters, `{"swarmiji_dead":1,"queue":"work","reason":"why","message":{"v":1,"id":%q,"contentType":"application/json","body":%q}}`+"\n", id, body)
+	}
+	if err := os.WriteFile(file, []byte(letters.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	url := dashboardAt(t, nil, "serve", "--broker", broker, "--history", records, "--record", "--listen", "127.0.0.1:0")
+	roads := []map[string]string{{"SWARMIJI_BROKER": broker, "SWARMIJI_HISTORY": records}, {"SWARMIJI_API": url + "api/v1"}}
+	call := func(road int, args ...string) (status int, stdout, stderr string) {
+		var out, errs output
+		status = run(t.Context(), args, cli.Surroundings{Stdin: strings.NewReader(""), Stdout: &out, Stderr: &errs, Getenv: func(k string) string { return roads[road][k] }})
+		return status, out.String(), errs.String()
+	}
+	if status, _, stderr := call(0, "dead", "import", "work", "--file", file); status != 0 {
+		t.Fatalf("import: status %d: %s", status, stderr)
+	}
+	submit := func(name, id string) {
+		if status, _, stderr := call(0, "call", name, "1", "--queue", "work", "--id", id); status != 0 {
+			t.Fatalf("call: status %d: %s", status, stderr)
+		}
+	}
+	recorded := func(id string) bool {
+		status, out, _ := call(1, "task", "ls", "--count", "id:"+id)
+		return status == 0 && out == "1\n"
+	}
+	testwait.Until(t, "the recorder listens", func() bool {
+		submit("probe.task", "p-1")
+		return recorded("p-1")
+	})
+	submit("later.task", "t-1")
+	testwait.Until(t, "the task is in the history", func() bool { return recorded("t-1") })
+	for _, c := range []struct {
+		args   string
+		status int
+		text   string
+	}{
+		{"task ls name:later.*", 0, "pending"},
+		{"task ls name:later.* -o json --limit 1", 0, `"complete": true`},
+		{"task ls --count -o json name:later.*", 0, `"n": 1`},
+		{"task ls state:nosuch", cli.ExitUsage, "state"},
+		{"task ls --after x", cli.ExitUsage, "cursor"},
+		{"dead list work", 0, "member.task"},
+		{"dead list work --limit 1 -o json", 0, "the oldest 1 of more"},
+		{"dead list work --header tenant=1 -o csv", 0, "ID"},
+		{"dead list nosuch", cli.ExitNotFound, "nosuch"},
+		{"dead list a,b", cli.ExitUsage, "a,b"},
+		{"dead show work l-2 --args -o json", 0, `"n": 1`},
+		{"dead show work l-3", cli.ExitNotFound, "l-3"},
+		{"dead requeue work --all --dry-run", 0, "a dry run"},
+		{"dead requeue work --limit 1 --dry-run", 0, "--limit ends the count"},
+		{"dead drop work --id l-3 --yes", cli.ExitNotFound, "has an id of --id"},
+		{"dead drop work --all", cli.ExitUsage, "--yes"},
+		{"dead export work", 0, `"swarmiji_dead":1`},
+		{"dead export work --limit 1", 0, `"swarmiji_dead":1`},
+	} {
+		var outs, errs [2]string
+		for road := range roads {
+			var status int
+			status, outs[road], errs[road] = call(road, strings.Fields(c.args)...)
+			if text := outs[road] + errs[road]; status != c.status || !strings.Contains(text, c.text) {
+				t.Errorf("%s with %v: status %d, want %d: %s", c.args, roads[road], status, c.status, text)
+			}
+		}
+		if outs[0] != outs[1] {
+			t.Errorf("%s prints with a broker:\n%s\nand over --api:\n%s", c.args, outs[0], outs[1])
+		}
+	}
+	for _, args := range []string{"dead drop work --id l-1 --yes", "dead requeue work --error why", "dead list work -o json"} {
+		if status, out, stderr := call(1, strings.Fields(args)...); status != 0 || !strings.Contains(out, map[string]string{"drop": "1 dropped", "requeue": "1 requeued", "list": "[]"}[strings.Fields(args)[1]]) {
+			t.Errorf("%s: status %d: %s%s", args, status, out, stderr)
 		}
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/swarmiji/swarmiji/cmd/swarmiji/internal/cli"
-	"github.com/swarmiji/swarmiji/cmd/swarmiji/internal/taskview"
 	"github.com/swarmiji/swarmiji/history"
+	"github.com/swarmiji/swarmiji/inspect"
 	"github.com/swarmiji/swarmiji/open"
 )
 
@@ -23,7 +23,8 @@ func (a *app) taskCmd() *cobra.Command {
 		Long: "Task finds tasks in their history, shows one of them, explains where it is and what it waits for, and cancels\n" +
 			"it. swarmiji history record writes the history; see docs/history.md. --store names its database:\n" +
 			"sqlite:///path/history.db or postgres://user:password@host/database. ls needs the history, and no broker. show\n" +
-			"needs one of both. why, run and cancel need the broker; why also asks the history, if it is given.",
+			"needs one of both. why, run and cancel need the broker; why also asks the history, if it is given. Over --api\n" +
+			"the server has both.",
 		Example: "  swarmiji task ls state:failed since:1h --store sqlite:///var/lib/history.db\n" +
 			"  swarmiji task why report-2026-10",
 		Args:        cobra.NoArgs,
@@ -43,7 +44,7 @@ func (a *app) taskCmd() *cobra.Command {
 
 // taskListOptions holds the flags of task ls.
 type taskListOptions struct {
-	history.PageOptions
+	inspect.TaskQuery
 	count bool
 }
 
@@ -67,18 +68,18 @@ func (a *app) taskListCmd(url *string) *cobra.Command {
 		Example: "  swarmiji task ls state:failed 'name:mail.*' header.tenant=42 since:1h\n" +
 			"  swarmiji task ls --count -- -state:succeeded",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			q, err := history.Parse(strings.Join(args, " "))
-			if err != nil {
+			o.Query = strings.Join(args, " ")
+			if _, err := history.Parse(o.Query); err != nil {
 				return err
 			}
-			q = q.At(time.Now())
-			ctx, cancel := a.Limited(cmd.Context())
-			defer cancel()
-			return a.WithHistory(ctx, *url, false, func(ctx context.Context, s open.HistoryStore) error {
+			if o.Limit < 1 || o.Limit > inspect.MaxLimit {
+				return fmt.Errorf("%w: --limit is %d, want 1 to %d", cli.ErrUsage, o.Limit, inspect.MaxLimit)
+			}
+			return a.withTasks(cmd, *url, func(ctx context.Context, api inspect.API) error {
 				if o.count {
-					return a.taskCount(ctx, s, q)
+					return a.taskCount(ctx, api, o.Query)
 				}
-				return a.taskList(ctx, s, q, o.PageOptions)
+				return a.taskList(ctx, api, o.TaskQuery)
 			})
 		},
 	}
@@ -87,45 +88,57 @@ func (a *app) taskListCmd(url *string) *cobra.Command {
 	})
 	f := cmd.Flags()
 	f.SortFlags = false
-	f.IntVarP(&o.Limit, "limit", "n", history.DefaultPage, fmt.Sprintf("maximum number of tasks, 1 to %d", history.MaxPage))
-	f.StringVar(&o.After, "after", "", "continue behind this `cursor`, from the output of the page before")
-	f.BoolVar(&o.count, "count", false, fmt.Sprintf("print only the number of tasks, which stops at %d", history.MaxCount))
+	f.IntVarP(&o.Limit, "limit", "n", inspect.DefaultLimit, fmt.Sprintf("maximum number of tasks, 1 to %d", inspect.MaxLimit))
+	f.StringVar(&o.Cursor, "after", "", "continue behind this `cursor`, from the output of the page before")
+	f.BoolVar(&o.count, "count", false, fmt.Sprintf("print only the number of tasks, which stops at %d", inspect.MaxCount))
 	return cmd
 }
 
-// taskCount prints the number of tasks that match q.
-func (a *app) taskCount(ctx context.Context, s open.HistoryStore, q history.Query) error {
-	n, err := s.Count(ctx, q)
+// remote reports whether a command about the history goes over --api: it is given, and --store is
+// not. Of the variables, SWARMIJI_HISTORY counts more than SWARMIJI_API.
+func (a *app) remote(cmd *cobra.Command, url string) bool {
+	return a.API != "" && url == "" && (cmd.Flags().Changed("api") || a.Getenv("SWARMIJI_HISTORY") == "")
+}
+
+// withTasks calls do with the inspection API over the history.
+func (a *app) withTasks(cmd *cobra.Command, url string, do func(ctx context.Context, api inspect.API) error) error {
+	if a.remote(cmd, url) {
+		return a.Remote(cmd.Context(), &cli.Inspection{}, do)
+	}
+	ctx, cancel := a.Limited(cmd.Context())
+	defer cancel()
+	return a.WithHistory(ctx, url, false, func(ctx context.Context, s open.HistoryStore) error {
+		api, err := inspect.New(inspect.Config{History: s})
+		if err != nil {
+			return err
+		}
+		return do(ctx, api)
+	})
+}
+
+// taskCount prints the number of tasks that match a query.
+func (a *app) taskCount(ctx context.Context, api inspect.API, query string) error {
+	n, err := api.CountTasks(ctx, query)
 	if err != nil {
 		return err
 	}
 	if a.Output == "json" {
 		return a.JSON(n)
 	}
-	more := ""
-	if n.AtLeast {
-		more = "+"
-	}
-	_, err = fmt.Fprintf(a.Stdout, "%d%s\n", n.N, more)
+	_, err = fmt.Fprintln(a.Stdout, n)
 	return err
 }
 
 // taskList prints a page of tasks.
-func (a *app) taskList(ctx context.Context, s open.HistoryStore, q history.Query, o history.PageOptions) error {
-	if o.Limit < 1 || o.Limit > history.MaxPage {
-		return fmt.Errorf("%w: --limit is %d, want 1 to %d", cli.ErrUsage, o.Limit, history.MaxPage)
-	}
-	p, err := s.Page(ctx, q, o)
-	if errors.Is(err, history.ErrMalformed) && o.After != "" {
-		return fmt.Errorf("%w: %w", cli.ErrUsage, err)
-	}
+func (a *app) taskList(ctx context.Context, api inspect.API, q inspect.TaskQuery) error {
+	p, err := api.ListTasks(ctx, q)
 	if err != nil {
 		return err
 	}
 	t := &cli.Table{Head: []string{"ID", "NAME", "QUEUE", "STATE", "CHANGED", "ATTEMPTS", "WAIT", "RUN", "ERROR"}}
-	for i := range p.Records {
-		r := &p.Records[i]
-		t.Add(string(r.ID), r.Name, r.Queue, taskview.State(r), r.Changed, r.Attempts, taskview.Lasted(r.Wait), taskview.Lasted(r.Run), cli.Cut(r.Error))
+	for i := range p.Tasks {
+		k := &p.Tasks[i]
+		t.Add(string(k.ID), k.Name, k.Queue, word(k.State), k.Changed, k.Attempt, lasted(k.Wait), lasted(k.Run), cli.Cut(k.Error))
 	}
 	if err := a.Show(p, t); err != nil || a.Output == "json" {
 		return err
@@ -140,4 +153,25 @@ func (a *app) taskList(ctx context.Context, s open.HistoryStore, q history.Query
 		a.Say("there are more: --after %s", p.Next)
 	}
 	return nil
+}
+
+// word returns a state in the words of the query language.
+func word(s inspect.State) string {
+	switch s {
+	case inspect.StateWaiting:
+		return string(history.Pending)
+	case inspect.StateHeld:
+		return string(history.Received)
+	case inspect.StateRunning:
+		return string(history.Started)
+	}
+	return string(s)
+}
+
+// lasted returns a duration for people, "" for an unknown one.
+func lasted(d inspect.Duration) string {
+	if d == 0 {
+		return ""
+	}
+	return time.Duration(d).Round(time.Millisecond).String()
 }

@@ -29,7 +29,7 @@ func (a *app) taskShowCmd(url *string) *cobra.Command {
 			"  swarmiji task show 0199ac31 -o json",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if *url == "" && a.Getenv("SWARMIJI_HISTORY") == "" {
+			if a.remote(cmd, *url) || *url == "" && a.Getenv("SWARMIJI_HISTORY") == "" {
 				return a.showLive(cmd, &live, args[0])
 			}
 			ctx, cancel := a.Limited(cmd.Context())

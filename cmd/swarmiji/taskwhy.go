@@ -57,8 +57,26 @@ func (a *app) showLive(cmd *cobra.Command, s *search, id string) error {
 		if err != nil {
 			return err
 		}
-		return a.Show(&d, taskTable(&d))
+		if err := a.Show(&d, taskTable(&d)); err != nil || len(d.Timeline) == 0 || a.Output == "json" {
+			return err
+		}
+		_, err = fmt.Fprintln(a.Stdout)
+		return errors.Join(err, a.Show(nil, timeline(d.Timeline)))
 	})
+}
+
+// timeline returns the steps of a task.
+func timeline(steps []inspect.Step) *cli.Table {
+	t := &cli.Table{Head: []string{"TIME", "EVENT", "ATTEMPT", "NODE", "DETAIL"}}
+	for i := range steps {
+		s := &steps[i]
+		detail := s.Text
+		if s.Run > 0 {
+			detail = strings.TrimSuffix("ran "+lasted(s.Run)+", "+detail, ", ")
+		}
+		t.Add(s.At, s.Event, s.Attempt, s.Node, cli.Cut(detail))
+	}
+	return t
 }
 
 // taskTable returns the known fields of a task.

@@ -78,8 +78,8 @@ func (c *Client) ListDead(ctx context.Context, q inspect.DeadQuery) (inspect.Dea
 }
 
 // SummarizeDead implements [inspect.API].
-func (c *Client) SummarizeDead(ctx context.Context, f inspect.DeadFilter) (inspect.DeadSummary, error) {
-	return call[inspect.DeadSummary](ctx, c, "SummarizeDead", f)
+func (c *Client) SummarizeDead(ctx context.Context, arg inspect.DeadCount) (inspect.DeadSummary, error) {
+	return call[inspect.DeadSummary](ctx, c, "SummarizeDead", arg)
 }
 
 // GetDead implements [inspect.API].
@@ -128,8 +128,8 @@ func (c *Client) GetSchedule(ctx context.Context, k inspect.ScheduleKey) (inspec
 }
 
 // RunSchedule implements [inspect.API].
-func (c *Client) RunSchedule(ctx context.Context, id string) (inspect.Change, error) {
-	return call[inspect.Change](ctx, c, "RunSchedule", id)
+func (c *Client) RunSchedule(ctx context.Context, arg inspect.EntryRun) (inspect.Change, error) {
+	return call[inspect.Change](ctx, c, "RunSchedule", arg)
 }
 
 // PauseSchedule implements [inspect.API].

@@ -108,7 +108,7 @@ func methods() map[string]method {
 
 		"ListSchedules":  reads(inspect.API.ListSchedules),
 		"GetSchedule":    reads(inspect.API.GetSchedule),
-		"RunSchedule":    changes(inspect.DoRunSchedule, inspect.API.RunSchedule, text),
+		"RunSchedule":    changes(inspect.DoRunSchedule, inspect.API.RunSchedule, func(r inspect.EntryRun) string { return r.ID }),
 		"PauseSchedule":  changes(inspect.DoPauseSchedule, inspect.API.PauseSchedule, text),
 		"ResumeSchedule": changes(inspect.DoResumeSchedule, inspect.API.ResumeSchedule, text),
 		"RemoveSchedule": changes(inspect.DoRemoveSchedule, inspect.API.RemoveSchedule, text),

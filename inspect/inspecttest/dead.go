@@ -78,13 +78,18 @@ func testDead(w *world) {
 			w.Errorf("letters of %+v: (-want +got)\n%s", c.f, diff)
 		}
 		c.f.Queue = queue
-		n, err := api.SummarizeDead(w.ctx(), c.f)
+		n, err := api.SummarizeDead(w.ctx(), inspect.DeadCount{DeadFilter: c.f})
 		w.no(err)
 		if n.Count != (inspect.Count{N: len(c.want)}) {
 			w.Errorf("%+v counts %v, want %d", c.f, n, len(c.want))
 		}
 	}
-	sum, err := api.SummarizeDead(w.ctx(), inspect.DeadFilter{Queue: queue})
+	sum, err := api.SummarizeDead(w.ctx(), inspect.DeadCount{DeadFilter: inspect.DeadFilter{Queue: queue}, Limit: 1})
+	w.no(err)
+	if sum.N != 1 || !sum.More {
+		w.Errorf("a count with a limit of 1: %+v", sum)
+	}
+	sum, err = api.SummarizeDead(w.ctx(), inspect.DeadCount{DeadFilter: inspect.DeadFilter{Queue: queue}})
 	w.no(err)
 	if diff := cmp.Diff(map[string]int{"a": 3, "b": 2}, sum.Names); diff != "" || sum.Reasons["reason 1 of b"] != 1 || sum.Bytes == 0 || sum.Oldest.IsZero() {
 		w.Errorf("a summary: %+v, names (-want +got)\n%s", sum, diff)

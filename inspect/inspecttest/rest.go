@@ -60,11 +60,18 @@ func testSchedules(w *world) {
 	if !s.Paused || !s.Next.IsZero() {
 		w.Errorf("a paused entry: %+v", s)
 	}
-	c, err = api.RunSchedule(w.ctx(), ids[0])
+	c, err = api.RunSchedule(w.ctx(), inspect.EntryRun{ID: ids[0]})
 	w.no(err)
 	if c.Copy == "" || c.Copy == ids[0] || c.At.IsZero() {
 		w.Errorf("an entry is run now: %+v", c)
 	}
+	w.oneCopy(len(ids)+1, func() int {
+		page, err := api.ListSchedules(w.ctx(), inspect.ScheduleQuery{})
+		w.no(err)
+		return len(page.Schedules)
+	}, func(api inspect.API, key string) (inspect.Change, error) {
+		return api.RunSchedule(w.ctx(), inspect.EntryRun{ID: ids[0], Key: key})
+	})
 	c, err = api.ResumeSchedule(w.ctx(), ids[0])
 	w.no(err)
 	if c.At.IsZero() {
@@ -359,8 +366,9 @@ func testInvalid(w *world) {
 		"queues of a task": second(api.Why(w.ctx(), inspect.TaskKey{ID: "x", Queues: []string{bad}})),
 		"cancel":           second(api.CancelTask(w.ctx(), inspect.Cancel{})),
 		"workflow":         second(api.CancelWorkflow(w.ctx(), inspect.WorkflowCancel{})),
-		"dead queue":       second(api.SummarizeDead(w.ctx(), inspect.DeadFilter{Queue: bad})),
-		"dead age":         second(api.SummarizeDead(w.ctx(), inspect.DeadFilter{Queue: queue, OlderThan: -1})),
+		"dead queue":       second(api.SummarizeDead(w.ctx(), inspect.DeadCount{DeadFilter: inspect.DeadFilter{Queue: bad}})),
+		"dead age":         second(api.SummarizeDead(w.ctx(), inspect.DeadCount{DeadFilter: inspect.DeadFilter{Queue: queue, OlderThan: -1}})),
+		"dead count":       second(api.SummarizeDead(w.ctx(), inspect.DeadCount{DeadFilter: inspect.DeadFilter{Queue: queue}, Limit: inspect.MaxCount + 1})),
 		"dead limit":       second(api.DropDead(w.ctx(), inspect.DeadChange{DeadFilter: inspect.DeadFilter{Queue: queue}, Limit: inspect.MaxBulk + 1})),
 		"dead cursor":      second(api.ListDead(w.ctx(), inspect.DeadQuery{DeadFilter: inspect.DeadFilter{Queue: queue}, Cursor: "x"})),
 		"runs":             second(api.GetSchedule(w.ctx(), inspect.ScheduleKey{ID: "x", Runs: -1})),

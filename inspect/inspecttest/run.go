@@ -45,6 +45,13 @@ func testRunTask(w *world) {
 			w.Errorf("a copy with the arguments %s: %+v", edited, l)
 		}
 	}
+	w.oneCopy(4, func() int { // the original and three copies
+		s, err := api.SummarizeDead(w.ctx(), inspect.DeadCount{DeadFilter: inspect.DeadFilter{Queue: queue, Name: failTask.Name()}})
+		w.no(err)
+		return s.Count.N
+	}, func(api inspect.API, key string) (inspect.Change, error) {
+		return api.RunTask(w.ctx(), inspect.TaskRun{ID: "r-dead", Key: key})
+	})
 	_, err := api.GetDead(w.ctx(), inspect.DeadKey{Queue: queue, ID: "r-dead"}) // it stays
 	w.no(err)
 	_, err = api.RunTask(w.ctx(), inspect.TaskRun{ID: "r-dead", Args: json.RawMessage(`{"half`)})

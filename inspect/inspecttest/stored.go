@@ -3,6 +3,7 @@ package inspecttest
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -25,8 +26,27 @@ func testSettings(w *world) {
 	until := time.Now().Add(waiting).UTC().Truncate(time.Millisecond)
 	done, err := api.PauseQueue(w.ctx(), inspect.Pause{Queue: queue, Until: until, Reason: "deploy"})
 	w.no(err)
-	if done.Done != 1 || !done.Stored || len(done.Nodes) != 0 {
+	if done.Done != 1 || !done.Stored || len(done.Nodes) != 0 || len(done.Notes) != 0 {
 		w.Errorf("a stored pause: %+v", done)
+	}
+	for _, set := range []func() (inspect.Change, error){
+		func() (inspect.Change, error) { return api.PauseQueue(w.ctx(), inspect.Pause{Queue: "wrok"}) },
+		func() (inspect.Change, error) {
+			return api.SetLimit(w.ctx(), inspect.Limit{Queue: "wrok", Rate: "1/s"})
+		},
+	} {
+		done, err := set()
+		w.no(err)
+		if done.Done != 1 || !done.Stored || len(done.Notes) != 1 || !strings.Contains(done.Notes[0], "no queue wrok") {
+			w.Errorf("a setting of a queue that nothing knows: %+v", done)
+		}
+	}
+	_, err = api.ResumeQueue(w.ctx(), "wrok")
+	w.no(err)
+	unlimited, err := api.SetLimit(w.ctx(), inspect.Limit{Queue: "wrok"})
+	w.no(err)
+	if len(unlimited.Notes) != 0 {
+		w.Errorf("the end of a limit: %+v", unlimited)
 	}
 	q, err := api.GetQueue(w.ctx(), queue)
 	w.no(err)
@@ -42,8 +62,11 @@ func testSettings(w *world) {
 	}
 	_, err = api.PauseTasks(w.ctx(), inspect.TaskPause{Name: okTask.Name(), Reason: "wrong text"})
 	w.no(err)
-	_, err = api.SetLimit(w.ctx(), inspect.Limit{Queue: queue, Rate: "10/s", Concurrency: 3})
+	done, err = api.SetLimit(w.ctx(), inspect.Limit{Queue: queue, Rate: "10/s", Concurrency: 3})
 	w.no(err)
+	if len(done.Notes) != 0 {
+		w.Errorf("a limit of a queue: %+v", done)
+	}
 	_, err = api.SetLimit(w.ctx(), inspect.Limit{Queue: queue, Name: "x"})
 	w.is(err, inspect.ErrInvalid)
 	_, err = api.SetLimit(w.ctx(), inspect.Limit{Queue: queue, Rate: "fast"})

@@ -59,6 +59,7 @@ func Run(t *testing.T, h Harness) {
 		{"Messages", "Messages of each place are listed in pages, if the broker can.", testMessages},
 		{"Why", "Why names where a task is, what it waits for, and the action that helps.", testWhy},
 		{"WhyLimit", "A task that waits for a limit is told from one that is due later, with the holder.", testWhyLimit},
+		{"WhyStoredLimit", "A stored limit of a name or a queue is told with its figures.", testWhyStored},
 		{"WhyAnswer", "A task that waits for an answer is explained by its key.", testWhyAnswer},
 		{"WhyConditions", "A task with conditions is explained by its job.", testWhyConditions},
 		{"Cancel", "A cancelled task does not start.", testCancel},

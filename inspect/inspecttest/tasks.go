@@ -7,6 +7,9 @@ import (
 
 	"github.com/swarmiji/swarmiji/consumer"
 	"github.com/swarmiji/swarmiji/inspect"
+	"github.com/swarmiji/swarmiji/limit"
+	"github.com/swarmiji/swarmiji/settings"
+	"github.com/swarmiji/swarmiji/settings/memsettings"
 	"github.com/swarmiji/swarmiji/task"
 )
 
@@ -124,6 +127,48 @@ func testWhyLimit(w *world) {
 	w.helps(r, inspect.DoFindTask, "swarmiji task show l-1")
 	if r.Key != "tenant" || r.Task != "l-1" || !strings.HasPrefix(r.Holder, "l-1/") {
 		w.Errorf("a task that waits for a limit: %+v", r)
+	}
+}
+
+// testWhyStored shows the reasons by a stored limit of a name, with a limiter that all consumers
+// share, and without one.
+func testWhyStored(w *world) {
+	if !w.finds() {
+		return
+	}
+	store := memsettings.New()
+	w.Cleanup(func() { w.closed(store) })
+	w.no(settings.LimitTask(w.ctx(), store, slowTask.Name(), settings.Limit{Rate: "1/h"}))
+	w.consume(func(c *consumer.Config) {
+		c.Settings, c.Limiter = store, w.limiter
+		c.Queues[queue] = consumer.QueueConfig{Workers: 2}
+	})
+	c := w.config(1)
+	c.Settings = store
+	api := w.h.API(w.T, c, false)
+	c.Limiter = nil
+	alone := w.h.API(w.T, c, false)
+	w.submit(slowTask, "l-1")
+	w.untilState(api, "l-1", inspect.StateRunning)
+	w.submit(slowTask, "l-2")
+	for api, text := range map[inspect.API]string{
+		api:   "It waits for the limit of the tasks suite.slow, 1/h, which is used until ",
+		alone: "The limit of the tasks suite.slow is 1/h in each consumer: ",
+	} {
+		r := w.untilWhy(api, "l-2", inspect.KindLimit)
+		w.helps(r, inspect.DoSetLimit, "swarmiji rate-limit suite.slow")
+		if !strings.HasPrefix(r.Text, text) || r.Key != "task/suite.slow/limit" {
+			w.Errorf("a task over a stored limit: %+v, want %q", r, text)
+		}
+	}
+	w.no(settings.LimitTask(w.ctx(), store, slowTask.Name(), settings.Limit{}))
+	w.no(settings.LimitQueue(w.ctx(), store, queue, settings.Limit{Rate: "5/s", Concurrency: 1}))
+	_, err := w.limiter.Acquire(w.ctx(), "l-9/0.1", waiting, limit.Permit{Key: settings.QueueLimit(queue).String(), Max: 1})
+	w.no(err)
+	r := w.untilWhy(api, "l-2", inspect.KindLimit)
+	w.helps(r, inspect.DoSetLimit, "swarmiji queue limit work")
+	if r.Text != "It waits for the limit of queue work, 1 at once: 1 are held, for example by l-9/0.1." || r.Task != "l-9" {
+		w.Errorf("a task over the limit of a queue: %+v", r)
 	}
 }
 

@@ -284,7 +284,7 @@ func (d *deploy) repair(ctx context.Context, swarm *open.Swarm, ids []task.ID) {
 		d.Fatalf("requeue: %+v, %v", c, err)
 	}
 	d.awaitEnds(d.chains)
-	if s, err := api.SummarizeDead(ctx, inspect.DeadFilter{Queue: d.queue}); err != nil || s.N != 0 {
+	if s, err := api.SummarizeDead(ctx, inspect.DeadCount{DeadFilter: inspect.DeadFilter{Queue: d.queue}}); err != nil || s.N != 0 {
 		d.Errorf("dead letters after the repair: %+v, %v", s, err)
 	}
 }

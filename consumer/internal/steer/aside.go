@@ -3,13 +3,10 @@ package steer
 import (
 	"context"
 	"errors"
-	"fmt"
-	"hash/fnv"
 	"log/slog"
 	"strings"
 	"time"
 
-	"github.com/swarmiji/swarmiji/internal/naming"
 	"github.com/swarmiji/swarmiji/settings"
 )
 
@@ -24,19 +21,6 @@ import (
 
 // aside is a queue with a task whose messages were moved.
 type aside struct{ queue, name string }
-
-// AsideQueue returns the name of the queue for the messages of a paused task: QUEUE.paused.TASK, or
-// with a hash in place of names that are too long.
-func AsideQueue(queue, name string) string {
-	const middle = ".paused."
-	if full := queue + middle + name; len(full) <= naming.MaxName {
-		return full
-	}
-	h := fnv.New64a()
-	_, _ = h.Write([]byte(queue + "/" + name)) // it never fails
-	hash := fmt.Sprintf("%016x", h.Sum64())
-	return queue[:min(len(queue), naming.MaxName-len(middle)-len(hash))] + middle + hash
-}
 
 // Moving stores that messages of a task are moved out of a queue, once for each pause. Call it
 // before a message is moved. Returns the error of the store.

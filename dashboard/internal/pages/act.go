@@ -1,6 +1,7 @@
 package pages
 
 import (
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"hash/fnv"
@@ -44,6 +45,9 @@ func do(v *view, what inspect.Do, label string, params ...any) button {
 			f.Set(name, value)
 			b.Fields = append(b.Fields, [2]string{name, value})
 		}
+	}
+	if a.once {
+		b.Fields = append(b.Fields, [2]string{"key", rand.Text()})
 	}
 	b.Asks = a.asks != nil && a.asks(f)
 	if err := v.may(v.r, what, a.targetOf(f)); err != nil {

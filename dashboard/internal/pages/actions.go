@@ -24,6 +24,7 @@ type action struct {
 	counts      bool // it can count the matching records
 	// whole reports whether one change takes all matching records. nil: it takes inspect.MaxBulk.
 	whole func(*fields) bool
+	once  bool // a form sent twice makes the change once: it has the field "key"
 	// edit returns the text that the user may edit before the change, as the field "args". "": none.
 	// nil: nothing is edited.
 	edit func(ctx context.Context, api inspect.API, f *fields) (string, error)
@@ -152,8 +153,8 @@ func actions() map[inspect.Do]action {
 		inspect.DoCancelTask: {title: "Cancel the task", target: "id", asks: always, call: func(f *fields, _ bool) call {
 			return with(inspect.API.CancelTask, inspect.Cancel{ID: task.ID(f.text("id")), Queues: f.list("queue"), Terminate: f.text("terminate") != ""})
 		}},
-		inspect.DoRunTask: {title: "Run the task again", target: "id", asks: always, edit: arguments, call: func(f *fields, _ bool) call {
-			return with(inspect.API.RunTask, inspect.TaskRun{ID: task.ID(f.text("id")), Queues: f.list("queue"), Args: json.RawMessage(f.text("args"))})
+		inspect.DoRunTask: {title: "Run the task again", target: "id", asks: always, once: true, edit: arguments, call: func(f *fields, _ bool) call {
+			return with(inspect.API.RunTask, inspect.TaskRun{ID: task.ID(f.text("id")), Queues: f.list("queue"), Args: json.RawMessage(f.text("args")), Key: f.Get("key")})
 		}},
 		inspect.DoRequeueDead: {title: "Requeue dead letters", target: "queue", asks: several, counts: true, call: func(f *fields, dry bool) call {
 			return with(inspect.API.RequeueDead, inspect.DeadChange{DeadFilter: f.dead(), DryRun: dry})
@@ -168,8 +169,8 @@ func actions() map[inspect.Do]action {
 			return with(inspect.API.RetryWorkflow, inspect.WorkflowRetry{Root: task.ID(f.text("root"))})
 		}},
 
-		inspect.DoRunSchedule: {title: "Run the entry now", target: "id", call: func(f *fields, _ bool) call {
-			return with(inspect.API.RunSchedule, f.text("id"))
+		inspect.DoRunSchedule: {title: "Run the entry now", target: "id", once: true, call: func(f *fields, _ bool) call {
+			return with(inspect.API.RunSchedule, inspect.EntryRun{ID: f.text("id"), Key: f.Get("key")})
 		}},
 		inspect.DoPauseSchedule: {title: "Pause the entry", target: "id", call: func(f *fields, _ bool) call {
 			return with(inspect.API.PauseSchedule, f.text("id"))

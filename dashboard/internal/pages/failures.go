@@ -186,7 +186,7 @@ func deadGroups(ctx context.Context, api inspect.API) (groups []failure, more bo
 		if q.Dead <= 0 {
 			continue
 		}
-		s, err := api.SummarizeDead(ctx, inspect.DeadFilter{Queue: q.Name})
+		s, err := api.SummarizeDead(ctx, inspect.DeadCount{DeadFilter: inspect.DeadFilter{Queue: q.Name}})
 		if err != nil {
 			return nil, false, err
 		}

@@ -47,7 +47,7 @@ func (unrecorded) ListQueues(context.Context, inspect.QueueQuery) (inspect.Queue
 	return inspect.QueuePage{Queues: []inspect.Queue{{Name: "q", Dead: 9}}}, nil
 }
 
-func (unrecorded) SummarizeDead(context.Context, inspect.DeadFilter) (inspect.DeadSummary, error) {
+func (unrecorded) SummarizeDead(context.Context, inspect.DeadCount) (inspect.DeadSummary, error) {
 	return inspect.DeadSummary{Reasons: map[string]int{"no route to 10.0.0.1": 4, "other": 3, "": 2}}, nil
 }
 

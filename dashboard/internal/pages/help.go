@@ -43,6 +43,8 @@ func helpOf(v *view, a *inspect.Action) help {
 		if a.Queue != "" {
 			h.Link, h.LinkText = link("queue", "name", a.Queue), "Look at the queue"
 		}
+	case inspect.DoSetLimit:
+		h.Link, h.LinkText = address("settings"), "Limits and pauses"
 	case inspect.DoFindTask:
 		h.Link, h.LinkText = link("task", "id", a.Task), "Look at the task"
 	}

@@ -19,6 +19,7 @@ import (
 type system struct {
 	mu      sync.Mutex
 	changes []inspect.Do
+	keys    []string // of the changes that have one
 	counts  map[string]int
 	waits   int // calls of ListEvents that wait
 	events  []inspect.Event
@@ -109,6 +110,13 @@ func (s *system) change(do inspect.Do, dry bool) (inspect.Change, error) {
 	c := fill[inspect.Change]()
 	c.Do = do
 	return c, nil
+}
+
+// key notes the key of a change.
+func (s *system) key(k string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.keys = append(s.keys, k)
 }
 
 func (s *system) made() []inspect.Do {
@@ -239,6 +247,7 @@ func (s *system) RunTask(_ context.Context, r inspect.TaskRun) (inspect.Change, 
 	if len(r.Args) > 0 && !json.Valid(r.Args) {
 		return inspect.Change{Do: inspect.DoRunTask}, &inspect.Error{Code: inspect.CodeInvalid, Text: "the arguments are no JSON"}
 	}
+	s.key(r.Key)
 	return s.change(inspect.DoRunTask, false)
 }
 
@@ -246,7 +255,7 @@ func (s *system) ListDead(context.Context, inspect.DeadQuery) (inspect.DeadPage,
 	return read[inspect.DeadPage](s, "ListDead")
 }
 
-func (s *system) SummarizeDead(context.Context, inspect.DeadFilter) (inspect.DeadSummary, error) {
+func (s *system) SummarizeDead(context.Context, inspect.DeadCount) (inspect.DeadSummary, error) {
 	return read[inspect.DeadSummary](s, "SummarizeDead")
 }
 
@@ -286,7 +295,8 @@ func (s *system) GetSchedule(context.Context, inspect.ScheduleKey) (inspect.Sche
 	return read[inspect.Schedule](s, "GetSchedule")
 }
 
-func (s *system) RunSchedule(_ context.Context, _ string) (inspect.Change, error) {
+func (s *system) RunSchedule(_ context.Context, r inspect.EntryRun) (inspect.Change, error) {
+	s.key(r.Key)
 	return s.change(inspect.DoRunSchedule, false)
 }
 

@@ -335,7 +335,7 @@ func (p *Pages) dead(r *request) (any, string, error) {
 		}
 	}
 	var err error
-	if d.Summary, err = p.api.SummarizeDead(r.Context(), d.Filter); err == nil {
+	if d.Summary, err = p.api.SummarizeDead(r.Context(), inspect.DeadCount{DeadFilter: d.Filter}); err == nil {
 		d.Reasons = causes(d.Summary.Reasons)
 		d.Page, err = p.api.ListDead(r.Context(), inspect.DeadQuery{DeadFilter: d.Filter, Limit: pageSize, Cursor: r.value("cursor")})
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 
@@ -37,6 +38,46 @@ func TestRunAgain(t *testing.T) {
 	// the task of the page has a reason against it
 	if _, body := get(t, s, "task?id=x"); !strings.Contains(body, "disabled title") {
 		t.Error("the page of a task without a message offers to run it again")
+	}
+}
+
+// TestSentTwice sends the form of a button twice, through the question if there is one: both
+// requests have the key of the rendered page, and the page rendered next has another one.
+func TestSentTwice(t *testing.T) {
+	for what, page := range map[string]string{"run-schedule": "schedules", "run-task": "letter?queue=q&id=x"} {
+		api := hostile(t)
+		s := serve(t, api, nil)
+		keyOf := func(path string) string {
+			_, body := get(t, s, path)
+			_, form, _ := strings.Cut(body, `name="do" value="`+what+`"`)
+			_, key, ok := strings.Cut(form, `name="key" value="`)
+			key, _, _ = strings.Cut(key, `"`)
+			if !ok || key == "" {
+				t.Fatalf("the page %s has no key of %s: %s", path, what, body)
+			}
+			return key
+		}
+		key := keyOf(page)
+		form := url.Values{"do": {what}, "id": {"x"}, "queue": {"q"}, "key": {key}}
+		if what == "run-task" {
+			if _, body := send(t, s, http.MethodPost, "act", form); !strings.Contains(body, `name="key" value="`+key+`"`) {
+				t.Errorf("the question has lost the key: %s", body)
+			}
+			form.Set("confirmed", "yes")
+		}
+		for range 2 {
+			status, body := send(t, s, http.MethodPost, "act", form)
+			sound(t, body)
+			if status != http.StatusOK || !strings.Contains(body, "This form was sent before") {
+				t.Errorf("%s: %d %s", what, status, body)
+			}
+		}
+		if !slices.Equal(api.keys, []string{key, key}) {
+			t.Errorf("%s: the keys of two requests are %q, want %q", what, api.keys, key)
+		}
+		if keyOf(page) == key {
+			t.Errorf("%s: two pages have the same key", what)
+		}
 	}
 }
 

@@ -9,7 +9,6 @@ import (
 
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/cmd/swarmiji/internal/cli"
-	"github.com/swarmiji/swarmiji/deadletter"
 	"github.com/swarmiji/swarmiji/inspect"
 )
 
@@ -41,19 +40,19 @@ func (a *app) deadRequeueCmd() *cobra.Command {
 			"  swarmiji dead requeue reports --error 'connection refused' --younger-than 2h --limit 1000 --yes",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			f, err := which.some()
+			f, err := which.some(args[0])
 			if err != nil {
 				return err
 			}
-			return a.DeadChange(cmd, args[0], func(ctx context.Context, l *deadletter.Letters, api inspect.API) error {
+			return a.withAPI(cmd.Context(), args[0], func(ctx context.Context, api inspect.API) error {
 				if bulk.dryRun {
-					return a.summary(ctx, l, args[0], f)
+					return a.summary(ctx, api, &f)
 				}
-				if err := bulk.allow(ctx, l, args[0], f); err != nil {
+				if err := bulk.allow(ctx, api, &f); err != nil {
 					return err
 				}
-				r, err := inParts(&f, deadChangeOf(args[0], &f), func(c inspect.DeadChange) (inspect.Change, error) { return api.RequeueDead(ctx, c) })
-				if none := noneOf(args[0], &f, r.Done+r.Already+r.Refused); err == nil && none != nil {
+				r, err := inParts(&f, inspect.DeadChange{DeadFilter: f.DeadFilter}, func(c inspect.DeadChange) (inspect.Change, error) { return api.RequeueDead(ctx, c) })
+				if none := noneOf(&f, r.Done+r.Already+r.Refused); err == nil && none != nil {
 					return none
 				}
 				out, t, refused := cli.RequeuedOf(&r, "QUEUE", args[0])
@@ -83,22 +82,20 @@ func (a *app) deadDropCmd() *cobra.Command {
 			"  swarmiji dead drop reports --all --yes -o json",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			f, err := which.some()
+			f, err := which.some(args[0])
 			if err == nil {
 				err = a.Confirmed(cmd.Context(), bulk.yes, bulk.dryRun, args[0])
 			}
 			if err != nil {
 				return err
 			}
-			return a.DeadChange(cmd, args[0], func(ctx context.Context, l *deadletter.Letters, api inspect.API) error {
+			return a.withAPI(cmd.Context(), args[0], func(ctx context.Context, api inspect.API) error {
 				if bulk.dryRun {
-					return a.summary(ctx, l, args[0], f)
+					return a.summary(ctx, api, &f)
 				}
-				change := deadChangeOf(args[0], &f)
-				change.Confirm = args[0]
-				c, err := inParts(&f, change, func(c inspect.DeadChange) (inspect.Change, error) { return api.DropDead(ctx, c) })
+				c, err := inParts(&f, inspect.DeadChange{DeadFilter: f.DeadFilter, Confirm: args[0]}, func(c inspect.DeadChange) (inspect.Change, error) { return api.DropDead(ctx, c) })
 				if err == nil {
-					err = noneOf(args[0], &f, c.Done)
+					err = noneOf(&f, c.Done)
 				}
 				return a.changed(args[0], "dropped", c.Done, err)
 			})
@@ -110,11 +107,11 @@ func (a *app) deadDropCmd() *cobra.Command {
 }
 
 // noneOf returns [broker.ErrNotFound] if f names ids and n, the number of letters that match, is 0.
-func noneOf(queue string, f *deadletter.Filter, n int) error {
+func noneOf(f *selection, n int) error {
 	if f.IDs == nil || n > 0 {
 		return nil
 	}
-	return fmt.Errorf("%w: no dead letter of queue %q has an id of --id", broker.ErrNotFound, queue)
+	return fmt.Errorf("%w: no dead letter of queue %q has an id of --id", broker.ErrNotFound, f.Queue)
 }
 
 // changed prints the number of changed dead letters.

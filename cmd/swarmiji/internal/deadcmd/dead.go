@@ -2,15 +2,16 @@
 package deadcmd
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/swarmiji/swarmiji/cmd/swarmiji/internal/cli"
-	"github.com/swarmiji/swarmiji/deadletter"
 	"github.com/swarmiji/swarmiji/inspect"
 	"github.com/swarmiji/swarmiji/task"
 )
@@ -42,33 +43,51 @@ func (a *app) deadCmd() *cobra.Command {
 	return cmd
 }
 
+// withAPI calls do with the inspection API. It has no time limit, because a filter may have to read
+// all letters of the queue.
+func (a *app) withAPI(ctx context.Context, queue string, do func(ctx context.Context, api inspect.API) error) error {
+	if err := task.CheckName(queue); err != nil {
+		return err
+	}
+	return a.Inspect(ctx, cli.Inspection{Endless: true}, do)
+}
+
+// selection says which dead letters a command is about.
+type selection struct {
+	inspect.DeadFilter
+	limit int // 0: no limit
+}
+
 // deadFilter holds the flags that select dead letters.
 type deadFilter struct {
-	ids     []string
-	headers []string
-	f       deadletter.Filter
-	all     bool
+	ids, headers           []string
+	name, root, reason     string
+	olderThan, youngerThan time.Duration
+	limit                  int
+	all                    bool
 }
 
 // flags adds the flags to cmd. limit is the default of --limit.
 func (d *deadFilter) flags(cmd *cobra.Command, limit int) {
 	f := cmd.Flags()
 	f.StringArrayVar(&d.ids, "id", nil, "`id` of a task; may be repeated; default: any")
-	f.StringVar(&d.f.Task, "task", "", "`name` of the tasks; * stands for any text; default: any")
-	f.StringVar((*string)(&d.f.Root), "root", "", "`id` of the workflow of the tasks; default: any")
-	f.StringVar(&d.f.Error, "error", "", "`text` that the reason contains, case-sensitive; default: any")
+	f.StringVar(&d.name, "task", "", "`name` of the tasks; * stands for any text; default: any")
+	f.StringVar(&d.root, "root", "", "`id` of the workflow of the tasks; default: any")
+	f.StringVar(&d.reason, "error", "", "`text` that the reason contains, case-sensitive; default: any")
 	f.StringArrayVar(&d.headers, "header", nil, "`key=value` of a header of the task; may be repeated: all must match; default: any")
-	f.DurationVar(&d.f.OlderThan, "older-than", 0, "only letters older than this, such as 24h; default: any")
-	f.DurationVar(&d.f.YoungerThan, "younger-than", 0, "only letters younger than this, such as 2h; default: any")
-	f.IntVar(&d.f.Limit, "limit", limit, "maximum number of letters, the oldest first; 0: no limit")
-	f.IntVar(&d.f.Limit, "count", limit, "")
+	f.DurationVar(&d.olderThan, "older-than", 0, "only letters older than this, such as 24h; default: any")
+	f.DurationVar(&d.youngerThan, "younger-than", 0, "only letters younger than this, such as 2h; default: any")
+	f.IntVar(&d.limit, "limit", limit, "maximum number of letters, the oldest first; 0: no limit")
+	f.IntVar(&d.limit, "count", limit, "")
 	_ = f.MarkHidden("count") // the old name of --limit
 	f.BoolVar(&d.all, "all", false, "ignore --limit; other flags still select letters")
 }
 
-// filter returns the filter of the flags, and whether any flag selects letters.
-func (d *deadFilter) filter() (f deadletter.Filter, some bool, err error) {
-	f = d.f
+// of returns the letters of a queue that the flags select, and whether any flag selects letters.
+func (d *deadFilter) of(queue string) (f selection, some bool, err error) {
+	f = selection{inspect.DeadFilter{
+		Queue: queue, Name: d.name, Root: task.ID(d.root), Error: d.reason, OlderThan: inspect.Duration(d.olderThan), YoungerThan: inspect.Duration(d.youngerThan),
+	}, d.limit}
 	for _, id := range d.ids {
 		f.IDs = append(f.IDs, task.ID(id))
 	}
@@ -83,92 +102,28 @@ func (d *deadFilter) filter() (f deadletter.Filter, some bool, err error) {
 		f.Headers[k] = v
 	}
 	if d.all {
-		f.Limit = 0
+		f.limit = 0
 	}
-	if f.Limit < 0 || f.OlderThan < 0 || f.YoungerThan < 0 {
-		return f, false, fmt.Errorf("%w: --limit is %d, --older-than %v, --younger-than %v", cli.ErrUsage, f.Limit, f.OlderThan, f.YoungerThan)
+	if d.limit < 0 || d.olderThan < 0 || d.youngerThan < 0 {
+		return f, false, fmt.Errorf("%w: --limit is %d, --older-than %v, --younger-than %v", cli.ErrUsage, d.limit, d.olderThan, d.youngerThan)
 	}
-	some = d.all || f.IDs != nil || f.Task != "" || f.Root != "" || f.Error != "" || f.Headers != nil || f.OlderThan > 0 || f.YoungerThan > 0 || f.Limit > 0
+	some = d.all || f.limit > 0 || !reflect.DeepEqual(f.DeadFilter, inspect.DeadFilter{Queue: queue})
 	return f, some, nil
 }
 
-// deadChangeOf returns the filter for the inspection API.
-func deadChangeOf(queue string, f *deadletter.Filter) inspect.DeadChange {
-	return inspect.DeadChange{DeadFilter: inspect.DeadFilter{
-		Queue: queue, IDs: f.IDs, Name: f.Task, Root: f.Root, Error: f.Error, Headers: f.Headers,
-		OlderThan: inspect.Duration(f.OlderThan), YoungerThan: inspect.Duration(f.YoungerThan),
-	}}
-}
-
 // inParts changes the letters of f, or as many as its limit says, in calls of a bounded size.
-func inParts(f *deadletter.Filter, c inspect.DeadChange, do func(c inspect.DeadChange) (inspect.Change, error)) (sum inspect.Change, err error) {
-	left := f.Limit
+func inParts(f *selection, c inspect.DeadChange, do func(c inspect.DeadChange) (inspect.Change, error)) (sum inspect.Change, err error) {
+	left := f.limit
 	for {
-		if f.Limit > 0 {
+		if f.limit > 0 {
 			c.Limit = min(left, inspect.MaxBulk)
 		}
 		one, err := do(c)
 		left -= one.Done + one.Already
 		one.Done, one.Already, one.Unfenced = one.Done+sum.Done, one.Already+sum.Already, one.Unfenced+sum.Unfenced
 		sum = one // each call sees all letters that are refused
-		if err != nil || !one.More || f.Limit > 0 && left <= 0 {
+		if err != nil || !one.More || f.limit > 0 && left <= 0 {
 			return sum, err
 		}
 	}
-}
-
-// deadOutput is the output for one dead letter.
-type deadOutput struct {
-	ID         string    `json:"id"`
-	Name       string    `json:"name,omitempty"` // "" if the message cannot be read
-	Queue      string    `json:"queue"`
-	Reason     string    `json:"reason"`
-	Attempts   int       `json:"attempts,omitempty"` // 0: unknown
-	At         time.Time `json:"at"`
-	Life       int       `json:"life,omitempty"`
-	Generation int       `json:"generation"`
-	Size       int       `json:"size"`
-
-	Stack       string            `json:"stack,omitempty"`
-	ContentType string            `json:"content_type,omitempty"`
-	Headers     map[string]string `json:"headers,omitempty"`
-	Parent      task.ID           `json:"parent,omitempty"`
-	Root        task.ID           `json:"root,omitempty"`
-	Group       task.ID           `json:"group,omitempty"`
-	GroupIndex  int               `json:"group_index,omitempty"`
-	AtMostOnce  bool              `json:"at_most_once,omitempty"` // as the producer stated
-	// letters of this task; this is the newest
-	Letters int `json:"letters,omitempty"`
-	Retries int `json:"retries,omitempty"`
-	Args    any `json:"args,omitempty"`
-}
-
-// letter describes a dead letter. full adds all fields of the message, args adds the arguments.
-func (a *app) letter(l *deadletter.Letter, full, args bool) deadOutput {
-	m := l.Message
-	o := deadOutput{
-		ID: string(l.ID), Name: l.Name(), Queue: l.Queue, Reason: l.Reason, Attempts: l.Attempts, At: l.At, Life: l.Life,
-		Generation: m.Generation, Size: len(m.Body),
-	}
-	e := l.Task
-	if !full || e == nil {
-		return o
-	}
-	o.Stack, o.ContentType, o.Headers, o.Parent, o.Root, o.Retries = l.Stack, l.ContentType, e.Headers, e.Parent, e.Root, e.Retries
-	meta := e.Meta
-	if e.Base != nil {
-		meta = task.Merge(*e.Base, e.Meta)
-	}
-	o.Group, o.GroupIndex, o.AtMostOnce = e.Group, e.GroupIndex, !meta.Idempotent.Or(true)
-	if args {
-		v, err := any(nil), l.Unread
-		if err == nil {
-			v, err = cli.Readable(e.ContentType, e.Args)
-		}
-		if err != nil {
-			v = "cannot be read: " + a.Remedy(err).Error()
-		}
-		o.Args = v
-	}
-	return o
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/swarmiji/swarmiji/cmd/swarmiji/internal/cli"
-	"github.com/swarmiji/swarmiji/deadletter"
+	"github.com/swarmiji/swarmiji/inspect"
 	"github.com/swarmiji/swarmiji/task"
 )
 
@@ -29,33 +29,29 @@ func (a *app) deadListCmd() *cobra.Command {
 			"  swarmiji dead list reports --all -o json",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			f, _, err := which.filter()
+			f, _, err := which.of(args[0])
 			if err != nil {
 				return err
 			}
-			return a.DeadLetters(cmd, args[0], func(ctx context.Context, l *deadletter.Letters) error {
-				out := []deadOutput{}
-				t := &cli.Table{Head: []string{"ID", "NAME", "SINCE", "ATTEMPTS", "BYTES", "REASON"}}
-				tasks := make(map[string]bool)
-				limit, more := f.Limit, false
-				if limit > 0 {
-					f.Limit++ // one more tells whether there are further letters
-				}
-				err := l.List(ctx, args[0], f, func(letter *deadletter.Letter) bool {
-					if more = limit > 0 && len(out) == limit; more {
-						return false
-					}
-					o := a.letter(letter, false, false)
-					tasks[o.ID] = true
-					out = append(out, o)
-					t.Add(o.ID, o.Name, o.At, attempts(o.Attempts), o.Size, o.Reason)
-					return true
+			return a.withAPI(cmd.Context(), args[0], func(ctx context.Context, api inspect.API) error {
+				out := []inspect.DeadLetter{}
+				more, err := inPages(&f, func(q inspect.DeadQuery) (int, string, error) {
+					page, err := api.ListDead(ctx, q)
+					out = append(out, page.Letters...)
+					return len(page.Letters), page.Next, err
 				})
 				if err != nil {
 					return err
 				}
+				t := &cli.Table{Head: []string{"ID", "NAME", "SINCE", "ATTEMPTS", "BYTES", "REASON"}}
+				tasks := make(map[string]bool)
+				for i := range out {
+					o := &out[i]
+					tasks[o.ID] = true
+					t.Add(o.ID, o.Name, o.At, attempts(o.Attempts), o.Size, o.Reason)
+				}
 				if more {
-					a.Say("these are the oldest %d of more; --limit N or --all shows them", limit)
+					a.Say("these are the oldest %d of more; --limit N or --all shows them", len(out))
 				}
 				if len(tasks) < len(out) {
 					a.Say("these are %d letters of %d tasks", len(out), len(tasks))
@@ -66,6 +62,23 @@ func (a *app) deadListCmd() *cobra.Command {
 	}
 	which.flags(cmd, 100)
 	return cmd
+}
+
+// inPages reads the letters of f, or as many as its limit says, in pages. page returns the number
+// of its letters and the next cursor. more reports that there are letters beyond the limit.
+func inPages(f *selection, page func(q inspect.DeadQuery) (n int, next string, err error)) (more bool, err error) {
+	left := f.limit
+	for q := (inspect.DeadQuery{DeadFilter: f.DeadFilter, Limit: inspect.MaxLimit}); ; {
+		if f.limit > 0 {
+			q.Limit = min(left, inspect.MaxLimit)
+		}
+		n, next, err := page(q)
+		left -= n
+		if err != nil || next == "" || f.limit > 0 && left <= 0 {
+			return next != "", err
+		}
+		q.Cursor = next
+	}
 }
 
 // attempts formats a count for a table. It returns "" for an unknown count.
@@ -91,23 +104,12 @@ func (a *app) deadShowCmd() *cobra.Command {
 			"  swarmiji dead show reports report-2026-10 --args -o json",
 		Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, given []string) error {
-			return a.DeadLetters(cmd, given[0], func(ctx context.Context, l *deadletter.Letters) error {
-				var o *deadOutput
-				letters := 0
-				err := l.List(ctx, given[0], deadletter.Filter{IDs: []task.ID{task.ID(given[1])}}, func(letter *deadletter.Letter) bool {
-					shown := a.letter(letter, true, args)
-					letters++
-					o = &shown
-					return true
-				})
-				switch {
-				case err != nil:
+			return a.withAPI(cmd.Context(), given[0], func(ctx context.Context, api inspect.API) error {
+				l, err := api.GetDead(ctx, inspect.DeadKey{Queue: given[0], ID: task.ID(given[1]), Args: args})
+				if err != nil {
 					return err
-				case o == nil:
-					return fmt.Errorf("queue %s has no dead letter %s: %w", given[0], cli.Visible(given[1]), cli.ErrNotFound)
 				}
-				o.Letters = letters
-				return a.Show(o, o.table(args))
+				return a.Show(&l, table(&l, args))
 			})
 		},
 	}
@@ -115,7 +117,8 @@ func (a *app) deadShowCmd() *cobra.Command {
 	return cmd
 }
 
-func (o *deadOutput) table(args bool) *cli.Table {
+// table returns the fields of a dead letter.
+func table(o *inspect.DeadLetter, args bool) *cli.Table {
 	t := &cli.Table{Head: []string{"ID", cli.Visible(o.ID)}}
 	t.Add("NAME", o.Name)
 	t.Add("QUEUE", o.Queue)
@@ -144,7 +147,12 @@ func (o *deadOutput) table(args bool) *cli.Table {
 	for _, k := range slices.Sorted(maps.Keys(o.Headers)) {
 		t.Add("HEADER", k+"="+o.Headers[k])
 	}
-	if args {
+	switch {
+	case args && o.Withheld != "":
+		t.Add("ARGS", "not shown: "+o.Withheld)
+	case args && o.Unread != "":
+		t.Add("ARGS", "cannot be read: "+o.Unread)
+	case args:
 		t.Add("ARGS", cli.Compact(o.Args))
 	}
 	head := "STACK"

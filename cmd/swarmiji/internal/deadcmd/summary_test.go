@@ -8,13 +8,13 @@ import (
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/broker/membroker"
 	"github.com/swarmiji/swarmiji/cmd/swarmiji/internal/cli"
-	"github.com/swarmiji/swarmiji/deadletter"
+	"github.com/swarmiji/swarmiji/inspect"
 )
 
 // TestManyLettersNeedYes shows that a requeue of more letters than unconfirmed needs --yes.
 func TestManyLettersNeedYes(t *testing.T) {
 	b := membroker.New()
-	l, err := deadletter.New(deadletter.Config{Broker: b})
+	api, err := inspect.New(inspect.Config{Broker: b})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -26,25 +26,27 @@ func TestManyLettersNeedYes(t *testing.T) {
 	for i := range unconfirmed {
 		put(fmt.Sprint(i))
 	}
-	allow := func(f deadletter.Filter, yes bool) error {
-		return (&bulkFlags{yes: yes}).allow(t.Context(), l, "work", f)
+	allow := func(reason string, limit int, yes bool) error {
+		f := selection{inspect.DeadFilter{Queue: "work", Error: reason}, limit}
+		return (&bulkFlags{yes: yes}).allow(t.Context(), api, &f)
 	}
-	if err := allow(deadletter.Filter{}, false); err != nil {
+	if err := allow("", 0, false); err != nil {
 		t.Errorf("with %d letters: %v", unconfirmed, err)
 	}
 	put("one more")
 	for _, c := range []struct {
-		f       deadletter.Filter
+		reason  string
+		limit   int
 		yes, ok bool
 	}{
-		{deadletter.Filter{}, false, false},
-		{deadletter.Filter{Limit: unconfirmed + 1}, false, false},
-		{deadletter.Filter{Limit: unconfirmed}, false, true},
-		{deadletter.Filter{Error: "other"}, false, true},
-		{deadletter.Filter{}, true, true},
+		{"", 0, false, false},
+		{"", unconfirmed + 1, false, false},
+		{"", unconfirmed, false, true},
+		{"other", 0, false, true},
+		{"", 0, true, true},
 	} {
-		if err := allow(c.f, c.yes); (err == nil) != c.ok || err != nil && !errors.Is(err, cli.ErrUsage) {
-			t.Errorf("%+v, --yes %t: %v", c.f, c.yes, err)
+		if err := allow(c.reason, c.limit, c.yes); (err == nil) != c.ok || err != nil && !errors.Is(err, cli.ErrUsage) {
+			t.Errorf("%+v: %v", c, err)
 		}
 	}
 	if err := b.Close(t.Context()); err != nil {

@@ -108,7 +108,7 @@ func (a *app) scheduleRunCmd(store *storeOptions) *cobra.Command {
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, ids []string) error {
 			return a.withEntries(cmd.Context(), store, func(ctx context.Context, api inspect.API) error {
-				c, err := api.RunSchedule(ctx, ids[0])
+				c, err := api.RunSchedule(ctx, inspect.EntryRun{ID: ids[0]})
 				if err != nil {
 					return err
 				}
