@@ -35,8 +35,8 @@ type claims interface {
 }
 
 // once calls do, which makes a copy, for the first call with a key. The other calls return the same
-// copy. Calls with another Do, Target or label are others. id is the same for
-// the same call. Without a key it only calls do, with a random id.
+// copy. A call with another Do, Target or label is another call. Its id for do is derived from all
+// of these. Without a key it only calls do, with a random id.
 //
 // A call during another one waits for its end, and makes the copy if the other call has failed. do
 // does not end with ctx: the client of the first of two clicks is gone.
