@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"math"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -15,13 +16,21 @@ const (
 	workData = `{"value":1,"to":"somebody@example.org"}`
 )
 
-// parallel calls fn n times from several goroutines, with the goroutine's number. It returns the
-// number of calls per second.
-func parallel(n, workers int, fn func(worker int) error) (float64, error) {
+// cost is what calls of one kind take.
+type cost struct {
+	Rate   float64 // calls per second
+	CPU    float64 // processor time of this process per call, in microseconds
+	Allocs float64 // allocations per call
+}
+
+// parallel calls fn n times from several goroutines, with the goroutine's number, and measures it.
+func parallel(n, workers int, fn func(worker int) error) (cost, error) {
 	var next atomic.Int64
 	var wg sync.WaitGroup
+	var before, after runtime.MemStats
 	errs := make(chan error, workers)
-	began := time.Now()
+	runtime.ReadMemStats(&before)
+	began, cpu := time.Now(), processCPU()
 	for w := range workers {
 		wg.Go(func() {
 			for next.Add(1) <= int64(n) {
@@ -33,13 +42,28 @@ func parallel(n, workers int, fn func(worker int) error) (float64, error) {
 		})
 	}
 	wg.Wait()
-	took := time.Since(began)
+	took, used := time.Since(began), processCPU()-cpu
+	runtime.ReadMemStats(&after)
 	select {
 	case err := <-errs:
-		return 0, err
+		return cost{}, err
 	default:
-		return float64(n) / took.Seconds(), nil
+		return cost{
+			Rate: float64(n) / took.Seconds(), CPU: used.Seconds() * 1e6 / float64(n), Allocs: float64(after.Mallocs-before.Mallocs) / float64(n),
+		}, nil
 	}
+}
+
+// medianCost returns the median of each figure.
+func medianCost(costs []cost) cost {
+	of := func(figure func(cost) float64) float64 {
+		values := make([]float64, len(costs))
+		for i, c := range costs {
+			values[i] = figure(c)
+		}
+		return median(values)
+	}
+	return cost{of(func(c cost) float64 { return c.Rate }), of(func(c cost) float64 { return c.CPU }), of(func(c cost) float64 { return c.Allocs })}
 }
 
 func median(values []float64) float64 {

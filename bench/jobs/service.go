@@ -27,8 +27,8 @@ func (o ours) pair(ctx context.Context) error {
 
 // Direct holds the speed of jobs without the line protocol, and that of the bare database client.
 type Direct struct {
-	Create, Pair       float64 // per second, median
-	RawCreate, RawPair float64 // PostgreSQL only
+	Create, Pair       cost    // medians
+	RawCreate, RawPair cost    // PostgreSQL only
 	CreateRatio        float64 // medians of the rounds' ratios
 	PairRatio          float64
 }
@@ -53,7 +53,7 @@ func direct(ctx context.Context, s *jobs.Service, url string, n, clients, rounds
 			return Direct{}, fmt.Errorf("the first job: %w", err)
 		}
 	}
-	creates, pairs := make([][]float64, len(sides)), make([][]float64, len(sides))
+	creates, pairs := make([][]cost, len(sides)), make([][]cost, len(sides))
 	for round := range rounds {
 		for i := range sides {
 			k := (i + round) % len(sides)
@@ -68,18 +68,18 @@ func direct(ctx context.Context, s *jobs.Service, url string, n, clients, rounds
 			creates[k], pairs[k] = append(creates[k], c), append(pairs[k], p)
 		}
 	}
-	d := Direct{Create: median(creates[0]), Pair: median(pairs[0])}
+	d := Direct{Create: medianCost(creates[0]), Pair: medianCost(pairs[0])}
 	if len(sides) > 1 {
-		d.RawCreate, d.RawPair = median(creates[1]), median(pairs[1])
+		d.RawCreate, d.RawPair = medianCost(creates[1]), medianCost(pairs[1])
 		d.CreateRatio, d.PairRatio = median(ratios(creates[0], creates[1])), median(ratios(pairs[0], pairs[1]))
 	}
 	return d, nil
 }
 
-func ratios(a, b []float64) []float64 {
+func ratios(a, b []cost) []float64 {
 	r := make([]float64, len(a))
 	for i := range a {
-		r[i] = a[i] / b[i]
+		r[i] = a[i].Rate / b[i].Rate
 	}
 	return r
 }

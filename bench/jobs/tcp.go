@@ -14,7 +14,7 @@ import (
 
 // TCP holds the speed of the line protocol.
 type TCP struct {
-	Create, Pair   float64 // per second, median
+	Create, Pair   cost    // medians; the clients are in this process
 	Wait50, Wait99 float64 // ms from the answer to CreateJob to the answer of the waiting GetJob
 	// the same with the GetJob at a server with its own store on the same database
 	Cross50, Cross99 float64
@@ -51,7 +51,7 @@ func overTCP(ctx context.Context, s, other *jobs.Service, n, clients, rounds int
 		}
 		defer conns[i].close()
 	}
-	var creates, pairs []float64
+	var creates, pairs []cost
 	for range rounds {
 		c, err := parallel(n, clients, func(w int) error {
 			_, err := conns[w].must("CreateJob\nname: ", workName, "\ndata: ", workData)
@@ -77,7 +77,7 @@ func overTCP(ctx context.Context, s, other *jobs.Service, n, clients, rounds int
 		}
 		creates, pairs = append(creates, c), append(pairs, p)
 	}
-	t.Create, t.Pair = median(creates), median(pairs)
+	t.Create, t.Pair = medianCost(creates), medianCost(pairs)
 	if t.Wait50, t.Wait99, err = waits(ctx, addr, addr); err != nil || other == nil {
 		return t, err
 	}
