@@ -71,9 +71,7 @@ func TestAckedBeforeKill(t *testing.T) {
 			}
 			wg.Wait()
 			srv.Kill()
-			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-			defer cancel()
-			if err := srv.Restart(ctx); err != nil {
+			if err := srv.Restart(testwait.Long(t)); err != nil {
 				t.Fatalf("Restart: %v", err)
 			}
 			again, forgotten := make(map[string]bool), 0
