@@ -16,7 +16,7 @@ const (
 	workData = `{"value":1,"to":"somebody@example.org"}`
 )
 
-// cost is what calls of one kind take.
+// cost holds the figures of one kind of call.
 type cost struct {
 	Rate   float64 // calls per second
 	CPU    float64 // processor time of this process per call, in microseconds
