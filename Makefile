@@ -55,7 +55,7 @@ setup: ## install what the tests need and the machine lacks (Debian, as root)
 	@./scripts/setup.sh
 
 .PHONY: test
-test: setup ## run all tests with the race detector against real servers (20 to 40 minutes on 2 cores, by the machine)
+test: setup ## run all tests with the race detector against real servers (20 to 50 minutes on 2 cores, by the machine)
 	@$(if $(TEST_DIR),mkdir -p -m 1777 $(TEST_DIR))
 	$(if $(PLAIN_PKGS),go test $(TESTFLAGS) $(PLAIN_PKGS),:); plain=$$?; \
 	$(if $(RACE_PKGS),$(TEST_ENV) SWARMIJI_REQUIRE_SERVERS=1 CGO_ENABLED=1 go test -race $(TEST_LINK) -p $(TEST_PARALLEL) -timeout $(TEST_TIMEOUT) $(TESTFLAGS) $(if $(filter ./...,$(PKGS)),$(TEST_FIRST)) $(RACE_PKGS),:) && exit $$plain

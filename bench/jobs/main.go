@@ -4,8 +4,9 @@
 //		[-rows 0] [-answers 0 [-respond]] [-idle 0]
 //
 // The database is private: a file in the directory for temporary files, or a separate PostgreSQL
-// server. The file has every commit on disk. Each value is the median of the rounds, and the
-// measurements take turns:
+// server. The file has every commit on disk. Each value is the median of the rounds. A value is the
+// number of calls per second, with the processor time of this process and the allocations per call.
+// The measurements take turns:
 //
 //   - direct: create, and get with finish, through the Service. With PostgreSQL it also measures
 //     the bare client, with one statement for each of the three steps. The rounds begin with

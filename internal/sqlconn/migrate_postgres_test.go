@@ -113,9 +113,7 @@ func TestMigrationLetsOthersGoOn(t *testing.T) {
 // TestMigrationBesideALongReport holds a table in a read transaction for five minutes, with default
 // settings. No insert of the old version waits for more than three seconds.
 func TestMigrationBesideALongReport(t *testing.T) {
-	if !testserver.IsThorough() {
-		t.Skip("takes five minutes; see TestMigrationLetsOthersGoOn")
-	}
+	testserver.Thorough(t) // TestMigrationLetsOthersGoOn is the quick one
 	dsn := pgURL(t, testserver.RequirePostgres(t))
 	first, second := "CREATE TABLE m (id bigint)", "ALTER TABLE m ADD COLUMN v text"
 	old := open(t, sqlconn.Config{URL: dsn})

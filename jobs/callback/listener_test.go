@@ -259,7 +259,7 @@ func TestListenerHeldKey(t *testing.T) {
 			t.Errorf("while the key is held: %+v", s)
 		}
 		free.Store(true)
-		time.Sleep(2 * time.Minute)
+		time.Sleep(2 * time.Minute) // more than its longest delay, also of the bubble's clock
 		if s := b.l.Stats(); s.Accepted != 4 || s.Refused != 0 {
 			t.Errorf("%+v", s)
 		}

@@ -131,7 +131,7 @@ func TestAllKeysBesideTransaction(t *testing.T) {
 		_, err := s.CreateAll(ctx, specs)
 		many <- err
 	}()
-	for i := range 100 { // each would wait for a lock_timeout of 2 s
+	for i := range 600 { // behind waits of 2 s they would take longer than ctx allows
 		if _, err := s.Create(ctx, jobs.Spec{Name: "n", Key: fmt.Sprint("other ", i)}); err != nil {
 			t.Fatalf("Create number %d: %v", i, err)
 		}
