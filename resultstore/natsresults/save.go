@@ -167,6 +167,7 @@ type recent struct {
 	tags map[task.ID]tag
 }
 
+// tag holds the sequence of an open record in the stream, and the fencing token of that record.
 type tag struct {
 	seq                    uint64
 	generation, deliveries int

@@ -181,7 +181,7 @@ func (s *Store) judge(ctx context.Context, r *resultstore.Record) (again bool, e
 	return again, err
 }
 
-// judgeIn is judge in a transaction or a view.
+// judgeIn does the work of judge in an open transaction or view.
 func (s *Store) judgeIn(ctx context.Context, tx *sqlconn.Tx, r *resultstore.Record) (again bool, err error) {
 	var old resultstore.Record
 	var state string
