@@ -8,7 +8,7 @@ import (
 	"github.com/swarmiji/swarmiji/settings"
 )
 
-// isConflict reports whether err says that the revision was another one.
+// isConflict reports whether err is [settings.ErrConflict].
 func isConflict(err error) bool { return errors.Is(err, settings.ErrConflict) }
 
 // watchCases tests Watch.
@@ -62,7 +62,8 @@ func watchCases() []testCase {
 	}
 }
 
-// calls returns the calls of a store that can fail, by name.
+// calls returns a function for each method of s that returns an error, by the name of the method.
+// Each function calls the method once and returns its error.
 func calls(s settings.Store) map[string]func(ctx context.Context) error {
 	return map[string]func(ctx context.Context) error{
 		"Get":    func(ctx context.Context) error { _, err := s.Get(ctx, "a"); return err },
