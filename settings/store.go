@@ -71,8 +71,8 @@ type Store interface {
 	// Returns [ErrConflict], and changes nothing, if the present revision is another one. Returns
 	// [ErrFull] if the key is new and the store has MaxKeys values.
 	Put(ctx context.Context, key string, data []byte, revision uint64) (uint64, error)
-	// Delete removes the value of a key if its present revision is revision. Returns [ErrConflict], and
-	// changes nothing, if the present revision is another one or the key has no value.
+	// Delete removes the value of a key if its present revision is revision. Returns [ErrConflict],
+	// and changes nothing, if the present revision is another one or the key has no value.
 	Delete(ctx context.Context, key string, revision uint64) error
 	// List returns the values whose keys begin with prefix, sorted by key; "": all. It leaves out
 	// entries that another program has written and that are no values of a Store.
