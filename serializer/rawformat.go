@@ -26,7 +26,9 @@ type RawFormat struct{}
 // ContentType returns [ContentRaw].
 func (RawFormat) ContentType() string { return ContentRaw }
 
-// Encode implements [Format]. The body is e.Args itself, not a copy.
+// Encode implements [Format]: it returns a message whose body is e.Args itself, not a copy, with
+// the rest of e in the header [EnvelopeHeader]. Returns [ErrValue] for envelopes that Decode would
+// refuse.
 func (RawFormat) Encode(e *task.Envelope) (*broker.Message, error) {
 	header, err := encodeJSON(e, false)
 	if err != nil {
@@ -74,6 +76,8 @@ func (RawFormat) Decode(m *broker.Message) (*task.Envelope, error) {
 	return finishJSON(f, e, m)
 }
 
+// decodeBare returns the envelope of a message without the header: the id, content type, body and
+// correlation id of the message, without a name. Returns ErrMalformed if CheckEnvelope refuses it.
 func decodeBare(m *broker.Message) (*task.Envelope, error) {
 	e := &task.Envelope{
 		Version: task.EnvelopeVersion, ID: task.ID(m.ID),
