@@ -44,9 +44,9 @@ func Begin(t testing.TB, url string) Transaction {
 	}
 }
 
-// ofClient returns the URL for the client library pgx: our own parameters are replaced by those of
-// the client. The client then finds the tables by its search path, and prepares no statements
-// through PgBouncer.
+// ofClient returns the URL with pgx's own parameters in place of those that only package sqldb
+// knows. The client then finds the tables by its search path, and prepares no statements through
+// PgBouncer.
 func ofClient(url string) string {
 	url, _, _ = strings.Cut(url, "&listen_url=")
 	return strings.NewReplacer("&schema=", "&search_path=", "&pgbouncer=true", "&default_query_exec_mode=exec").Replace(url)
