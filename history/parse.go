@@ -190,8 +190,8 @@ func wordRune(r rune) bool {
 }
 
 // value reads the values of t, with commas between them, into the field of t for them. It moves the
-// position behind them. Returns a QueryError for a text that is no value of t, and for too many
-// values.
+// position behind them. Returns a QueryError for a text that t cannot have as a value, and for too
+// many values.
 func (p *parser) value(t *Term) error {
 	begin := p.pos
 	for {
@@ -272,8 +272,8 @@ func (p *parser) quoted() (string, error) {
 }
 
 // take stores v in the field of t for values of its kind: it sets Duration, Number or Time, or
-// appends v to Values. It returns "". If v is no such value, it returns a description of the
-// expected value, and t must not be used.
+// appends v to Values. It returns "". If t cannot have v as a value, it returns a description of
+// the expected value, and t must not be used.
 func (t *Term) take(v Value, quoted bool) (want string) {
 	plain := !quoted && !v.Prefix
 	switch t.Field {

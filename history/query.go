@@ -179,8 +179,8 @@ func (m Moment) at(now time.Time) time.Time {
 }
 
 // Span returns the limits that the terms with the fields since and before set on the last change of
-// a record: the latest since and the earliest before. A zero time is no limit. A negated term is
-// the opposite one. Call it on a query with absolute times.
+// a record: the latest since and the earliest before. A zero time stands for a missing limit. A
+// negated term is the opposite one. Call it on a query with absolute times.
 func (q Query) Span() (since, before time.Time) {
 	for i := range q.Terms {
 		t := &q.Terms[i]

@@ -194,8 +194,8 @@ func (s *session) storing(ctx context.Context) (context.Context, context.CancelF
 // them are confirmed. After a failed message the later ones of its key are not sent. publish ends
 // before the leases do; then the remaining rows are read again.
 //
-// It logs failures. Returns ErrUnavailable if the broker could not be reached for a whole wave,
-// ErrClosed if the broker was closed, and nil in all other cases, also when ctx ends.
+// It logs failures. Returns ErrUnavailable if the broker could not be reached for a whole wave, and
+// ErrClosed if the broker was closed. It returns nil in all other cases, also when ctx ends.
 func (s *session) publish(ctx context.Context, rows []Row) error {
 	publishing, stop := lasting(ctx, s.leased.Add(s.Lease*2/3))
 	defer stop()

@@ -158,9 +158,11 @@ func (r *KeyRing) Seal(plain, bound []byte) ([]byte, error) {
 }
 
 // Open implements [Sealer]: it finds the key by the id in sealed, checks the seal and returns the
-// data. With a SignOnly key the data shares memory with sealed. Returns [ErrMalformed] if sealed is
-// not a seal of this version, [ErrUnknownKey] if the ring lacks the key, and [ErrForged] if the
-// seal does not fit data, bound or key.
+// data. With a SignOnly key the data shares memory with sealed.
+//
+//   - Returns [ErrMalformed] if sealed is not a seal of this version.
+//   - Returns [ErrUnknownKey] if the ring lacks the key.
+//   - Returns [ErrForged] if the seal does not fit data, bound or key.
 func (r *KeyRing) Open(sealed, bound []byte) ([]byte, error) {
 	if len(sealed) < sealHeadBytes {
 		return nil, fmt.Errorf("%w: a seal of %d bytes", ErrMalformed, len(sealed))

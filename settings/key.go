@@ -121,8 +121,8 @@ func (k Key[T]) decode(data []byte, v *T) error {
 }
 
 // merge returns v, a pointer to a struct, as a JSON object. It adds the fields of stored that the
-// struct does not have. stored is the present JSON object, or nil if there is none. Returns
-// [ErrBad] if stored is not a JSON object.
+// struct does not have. stored is the present JSON object, nil without one. Returns [ErrBad] if
+// stored is not a JSON object.
 func merge(stored []byte, v any) ([]byte, error) {
 	data, err := json.Marshal(v)
 	if err != nil || stored == nil {

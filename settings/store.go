@@ -75,7 +75,7 @@ type Store interface {
 	// and changes nothing, if the present revision is another one or the key has no value.
 	Delete(ctx context.Context, key string, revision uint64) error
 	// List returns the values whose keys begin with prefix, sorted by key; "": all. It leaves out
-	// entries that another program has written and that are no values of a Store.
+	// entries that another program has written and that a Store would not write.
 	List(ctx context.Context, prefix string) ([]Value, error)
 	// Watch calls changed soon after each change of any process, until stop is called. One call may
 	// stand for several changes, and a call may come without a change. After a lost connection it

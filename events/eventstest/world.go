@@ -132,9 +132,9 @@ func (w *world) closeSub(s events.Subscription) {
 	w.Must(s.Close(ctx), "Subscription.Close")
 }
 
-// flows publishes events on b until one of them arrives on s, because events during a fault are
-// missed and the end of the fault is unknown. Then it receives events until none comes within
-// Quiet. It fails the case if none arrives within Patience; what names the situation.
+// flows publishes events on b until one of them arrives on s: events during a fault are missed, and
+// the end of the fault is unknown. Then it receives events until none comes within Quiet. It fails
+// the case if none arrives within Patience; what names the situation.
 func (w *world) flows(b events.EventBus, s events.Subscription, what string) {
 	w.Helper()
 	sent := map[task.ID]bool{}

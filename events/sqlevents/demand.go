@@ -155,7 +155,8 @@ func (b *Bus) wantedTypes() (types string, any bool) {
 
 // settle waits until every publisher knows that a listener wants these types. It returns at once if
 // listeners have wanted them for settleTime. Call it after register. It waits for the database and
-// returns its errors, ctx's error if ctx ends, or the error of a closed Conn if the bus is closed.
+// returns its errors. Returns ctx's error if ctx ends, and the error of a closed Conn if the bus is
+// closed.
 func (b *Bus) settle(ctx context.Context, types []string) error {
 	registered := time.Now()
 	_, settled, err := b.ask(ctx)

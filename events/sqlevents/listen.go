@@ -136,8 +136,8 @@ func (b *Bus) read(seq int64) {
 }
 
 // stopReading reports whether the reading goroutine must return: no listener is left, or the bus is
-// closed. Then it sets b.reading to false and writes the row of this bus anew, which deletes it if
-// there is no listener. It ignores errors of that. It takes b.mu, but not while it waits.
+// closed. Then it sets b.reading to false and registers the bus again, which deletes its row if the
+// bus has no listener. It ignores errors of that. It takes b.mu, but not while it waits.
 func (b *Bus) stopReading() bool {
 	b.mu.Lock()
 	stop := len(b.listeners) == 0 || b.life.Err() != nil

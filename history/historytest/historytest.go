@@ -221,8 +221,8 @@ func story(id string) []events.Event {
 	}
 }
 
-// testTimeline expects state, times, attempts, error and timeline of a task after its first attempt
-// and at its end, and that queries find the task by each field.
+// testTimeline checks the record of a task after its first attempt and at its end. It expects that
+// queries find the task by each field.
 func testTimeline(w *world) {
 	all := story("a")
 	w.record(all[:5]...)
@@ -285,7 +285,7 @@ func testLate(w *world) {
 }
 
 // testNewLife expects that an event of a later life replaces state, error and attempts of a failed
-// task, also if a late event of the earlier life would be newer.
+// task. A further attempt of the earlier life in the same batch changes nothing.
 func testNewLife(w *world) {
 	w.record(
 		event(events.TaskReceived, "a", 1), event(events.TaskStarted, "a", 2), event(events.TaskFailed, "a", 3, failed("broken", "Bug", false)),
@@ -374,8 +374,8 @@ func testMissing(w *world) {
 	}
 }
 
-// testBadQueries expects ErrQuery for a query that the parser refuses and for a wrong limit,
-// ErrMalformed for a wrong cursor, and that texts with SQL find nothing.
+// testBadQueries expects ErrQuery for a query that the parser refuses and for a wrong limit. It
+// expects ErrMalformed for a wrong cursor, and that texts with SQL find nothing.
 func testBadQueries(w *world) {
 	w.record(story("a")...)
 	bad := history.Query{Terms: []history.Term{{Field: "colour", Op: history.OpIs, Values: []history.Value{{Text: "x"}}}}}

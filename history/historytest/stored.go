@@ -117,8 +117,8 @@ func testCountStops(w *world) {
 	}
 }
 
-// testGaps expects that a page has the gaps in the time of its query, that gaps without a pause
-// between them are one, and that Sweep deletes old gaps.
+// testGaps expects that a page has the gaps in the time of its query. Gaps without a pause between
+// them are one, and Sweep deletes old gaps.
 func testGaps(w *world) {
 	gap := func(since, before float64, dropped int64) {
 		w.write(&history.Batch{Gap: &history.Gap{Since: at(since), Before: at(before), Dropped: dropped}, Now: at(before)})

@@ -171,7 +171,7 @@ func (s *Store) Page(ctx context.Context, q history.Query, o history.PageOptions
 }
 
 // gapsIn returns the newest gaps that overlap the time from since until before, the newest first,
-// up to MaxGaps. A zero before is no limit. Call it with s.mu held.
+// up to MaxGaps. If before is zero the time has no end. Call it with s.mu held.
 func (s *Store) gapsIn(since, before time.Time) []history.Gap {
 	var found []history.Gap
 	for _, g := range s.gaps {

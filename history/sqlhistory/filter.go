@@ -10,7 +10,7 @@ import (
 )
 
 // columnsOf returns the columns of swarmiji_history that the conditions of terms read, sorted and
-// without duplicates. A header has none: it is in another table.
+// without duplicates. Headers are in another table, so their terms read no column.
 func columnsOf(terms []*history.Term) []string {
 	var all []string
 	for _, t := range terms {

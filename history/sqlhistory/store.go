@@ -90,8 +90,8 @@ func wrap(err error, what string) error {
 }
 
 // Get implements [history.Store]: it returns the record of a task with its timeline. It waits for
-// the database. Returns ErrNotFound if no event of the task was recorded, task.ErrBadID for an
-// invalid id, ErrMalformed if the stored facts cannot be read, and the errors of view.
+// the database. Returns ErrNotFound if no event of the task was recorded, and task.ErrBadID for an
+// invalid id. Returns ErrMalformed if the stored facts cannot be read, and the errors of view.
 func (s *Store) Get(ctx context.Context, id task.ID) (history.Record, error) {
 	if err := id.Check(); err != nil {
 		return history.Record{}, err
@@ -196,8 +196,8 @@ func numbers(ctx context.Context, tx *sqlconn.Tx, text string, args ...any) ([]i
 	return all, errors.Join(rows.Err(), rows.Close())
 }
 
-// within returns the SQL text that follows a column so that it has one of these values, such as "=
-// ANY($2)", and the argument for its parameter number n.
+// within returns the SQL text that compares a column with these values, such as "= ANY($2)". It
+// also returns the argument for the parameter in it, whose number is n.
 func within[T int64 | string](d sqlconn.Dialect, n int, values []T) (text string, arg any) {
 	if d == sqlconn.Postgres {
 		kind := "bigint"

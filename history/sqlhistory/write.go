@@ -51,7 +51,7 @@ func (s *Store) Record(ctx context.Context, b *history.Batch) (before time.Time,
 
 // lock locks the row of the namespace until the transaction ends, and inserts it if it is missing.
 // It returns the number of the namespace, its number of records, and the latest Batch.Now in
-// milliseconds, 0 if there was none. It waits for other transactions and returns the errors of the
+// milliseconds, 0 before the first. It waits for other transactions and returns the errors of the
 // database.
 func (s *Store) lock(ctx context.Context, tx *sqlconn.Tx) (ns, records, seen int64, err error) {
 	text := "SELECT ns, records, seen FROM swarmiji_history_space WHERE namespace = $1"

@@ -31,8 +31,8 @@ func ValidID(id string) bool {
 }
 
 // Check returns nil if m can be stored. Returns ErrTooLarge for a body of more than maxBody bytes.
-// Returns ErrMalformed for a nil m, an id that is not valid, a Generation or Priority beyond 32
-// bits, or a content type of more than 255 bytes.
+// Returns ErrMalformed for a nil m and for an id that is not valid. It does so too for a Generation
+// or Priority beyond 32 bits, and for a content type of more than 255 bytes.
 func Check(m *broker.Message, maxBody int) error {
 	switch {
 	case m == nil:

@@ -78,8 +78,8 @@ func (g *group) begin(batch []*turn) ([]*turn, error) {
 	}
 }
 
-// alone runs the function of one turn in the open transaction, commits, and ends the turn with the
-// error of its function or of the commit. After an error, and if the caller has left, it rolls
+// alone runs the function of one turn in the open transaction and commits. It ends the turn with
+// the error of the function or of the commit. After an error, and if the caller has left, it rolls
 // back.
 func (g *group) alone(t *turn) {
 	tx := &Tx{dialect: SQLite, link: g.conn}

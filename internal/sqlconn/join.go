@@ -91,8 +91,8 @@ func (c *Conn) Beside(ctx context.Context, fn func(ctx context.Context) error) e
 	return err
 }
 
-// memory is a transaction of the caller that stores the findings of Join about it, so that Join
-// checks it once and not at each call.
+// memory is a transaction of the caller that stores the findings of Join about it. Join then checks
+// the transaction once and not at each call.
 type memory interface {
 	Note(key, value any)
 	Noted(key any) any
@@ -101,8 +101,9 @@ type memory interface {
 // grant is a list of privileges that a role has.
 type grant struct{ role, rights string }
 
-// checkOnce does the same as checkJoined, but asks the database only what is not known yet. What it
-// finds it stores in t, if t is a memory, and in c.db.granted. t and j are the same transaction.
+// checkOnce does the same as checkJoined, but asks the database only for facts that are not known
+// yet. It stores its findings in t, if t is a memory, and in c.db.granted. t and j are the same
+// transaction.
 func (c *Conn) checkOnce(ctx context.Context, t tx.Tx, j *Tx, rights []string) (err error) {
 	m, remembers := capability.As[memory](t)
 	if !remembers {

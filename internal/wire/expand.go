@@ -44,8 +44,8 @@ type expansion struct {
 	add    func(Successor) bool
 }
 
-// link calls add with the messages of l, which may be a group, for id as its id, g as its input and
-// m as its membership. It returns false if add did.
+// link calls add with the messages of l, which may be a group. id is the id of l, g its input, and
+// m its membership in a group. It returns false if add did.
 func (x *expansion) link(l *task.Link, id task.ID, g Given, m *task.Membership) bool {
 	if len(l.Members) > 0 {
 		return x.group(l, id, g, m)

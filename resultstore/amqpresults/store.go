@@ -78,7 +78,7 @@ func isSent(r *resultstore.Record) bool { return r.State.Terminal() || r.Error !
 //
 // While the queue does not exist Save tries again, because the submitter may be about to declare
 // it. Once the queue has been missing for 3 s, Save returns [resultstore.ErrUnreachable]. All later
-// ones for this node do so at once, until the queue exists again.
+// calls for this node return it at once, until the queue exists again.
 //
 // Save never returns ErrStale. It also returns:
 //

@@ -27,8 +27,8 @@ func needsTransactions(h *Harness) string {
 	return suite.Unless(h.Promises.Transactions, "the adapter does not promise Transactions")
 }
 
-// saveTx calls SaveTx and returns its error. It fails the case if s is no TxSaver or the error
-// contains the secret.
+// saveTx calls SaveTx and returns its error. It fails the case if s does not implement TxSaver or
+// the error contains the secret.
 func (w *world) saveTx(s resultstore.ResultStore, t tx.Tx, r resultstore.Record) error {
 	w.Helper()
 	ctx, cancel := w.Ctx()

@@ -78,7 +78,7 @@ func (Serializer) Marshal(v any) (data []byte, err error) {
 }
 
 // Unmarshal implements [serializer.Serializer]: it decodes data into v. Returns
-// [serializer.ErrMalformed] if data does not pass [Scan] or has bytes after its value, and
+// [serializer.ErrMalformed] if data does not pass [Scan] or has bytes after its value. Returns
 // [serializer.ErrValue] if it does not fit v or a method of v panics.
 func (Serializer) Unmarshal(data []byte, v any) (err error) {
 	sum, err := rawmsgpack.Check(data)

@@ -36,8 +36,8 @@ func testOthers(t *testing.T, f serializer.Format) {
 }
 
 // damaged calls f with each message that differs from m at one position of its body or of a byte
-// header, and with a text that names the position. change gets a copy of the bytes and the
-// position, and returns the changed bytes. With headers it does not change the body.
+// header. The text what names the position. change gets a copy of the bytes and the position, and
+// returns the changed bytes. With headers it does not change the body.
 func damaged(m *broker.Message, change func(b []byte, at int) []byte, f func(what string, m *broker.Message)) {
 	for at := range m.Body {
 		if len(m.Headers) > 0 {

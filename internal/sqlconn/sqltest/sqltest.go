@@ -43,7 +43,7 @@ func Open(t testing.TB, url string) sqldb.DB {
 	return db
 }
 
-// Addr returns host:port of at, a URL of PostgreSQL. It fails t if at is no URL.
+// Addr returns host:port of at, a URL of PostgreSQL. It fails t if at cannot be parsed.
 func Addr(t testing.TB, at string) string {
 	t.Helper()
 	u, err := url.Parse(at)
