@@ -129,8 +129,8 @@ func IsData(err error) bool {
 	return false
 }
 
-// IsLocked reports whether a statement has failed because another transaction held a lock for too
-// long.
+// IsLocked reports whether a statement on PostgreSQL has failed because another transaction held a
+// lock for too long. It returns false for errors of SQLite.
 func IsLocked(err error) bool {
 	e, ok := errors.AsType[postgresError](err)
 	return ok && e.SQLState() == "55P03"

@@ -335,8 +335,9 @@ func decode(value []byte, id task.ID) (resultstore.Record, error) {
 	return r, nil
 }
 
-// micros returns ttl in microseconds, rounded up to milliseconds because SQLite's clock counts
-// those, plus one. It is at most MaxClaimTTL. If ttl is 0 or less it uses otherwise.
+// micros returns a retention in microseconds: ttl, or the argument otherwise if ttl is 0 or less,
+// but at most MaxClaimTTL. It rounds that up to milliseconds, because SQLite's clock counts those,
+// and adds one millisecond.
 func micros(ttl, otherwise time.Duration) int64 {
 	if ttl <= 0 {
 		ttl = otherwise

@@ -11,7 +11,7 @@ import (
 // isConflict reports whether err is [settings.ErrConflict].
 func isConflict(err error) bool { return errors.Is(err, settings.ErrConflict) }
 
-// watchCases tests Watch.
+// watchCases returns the cases of Watch and Follow.
 func watchCases() []testCase {
 	return []testCase{
 		{
@@ -73,7 +73,7 @@ func calls(s settings.Store) map[string]func(ctx context.Context) error {
 	}
 }
 
-// closeCases tests Close and contexts that have ended.
+// closeCases returns the cases of Close and of contexts that have ended.
 func closeCases() []testCase {
 	return []testCase{
 		{
@@ -113,7 +113,7 @@ func closeCases() []testCase {
 	}
 }
 
-// faultCases tests lost connections and restarts of the server.
+// faultCases returns the cases of lost connections and restarts of the server.
 func faultCases() []testCase {
 	return []testCase{
 		{
