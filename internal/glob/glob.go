@@ -36,6 +36,7 @@ type step struct {
 	from, to int    // the spans of a set
 }
 
+// kind is the kind of a step.
 type kind uint8
 
 const (
