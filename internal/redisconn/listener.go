@@ -60,7 +60,6 @@ type reply struct {
 	err     error         // reason of a refusal; nil: confirmed. Not written after arrived is closed.
 }
 
-// newReply returns a reply that has not arrived.
 func newReply() *reply { return &reply{arrived: make(chan struct{})} }
 
 // pending reports whether the server has not replied yet. It does not wait.
@@ -73,8 +72,7 @@ func (r *reply) pending() bool {
 	}
 }
 
-// set stores the server's reply, where nil is a confirmation, and wakes all that wait for it. Call
-// it once, with l.mu of the listener held.
+// set stores the server's reply, nil if confirmed, and wakes Wait. Call it once, with l.mu held.
 func (r *reply) set(err error) {
 	r.err = err
 	close(r.arrived)
