@@ -74,6 +74,8 @@ func New(c Config) (*Store, error) {
 // [resultstore.ErrUnavailable] the record may have been stored; saving it again is safe. It also
 // returns:
 //
+//   - [resultstore.ErrStale] if the stored record is newer, or final and different and r does not
+//     reopen it
 //   - [task.ErrBadID] for an invalid ID
 //   - [resultstore.ErrMalformed] for a state that is not recorded or a record that cannot be
 //     encoded
