@@ -38,21 +38,21 @@ func (e *QueryError) Error() string {
 // Unwrap returns [ErrQuery].
 func (e *QueryError) Unwrap() error { return ErrQuery }
 
-// Parse reads a query.
+// Parse returns the query that text describes.
 //
 //	query = term { " " term } ;  term = [ "-" ] field op value ;  op = ":" | "=" | "~" | ">" | "<"
 //
 //	field                                   op    value
 //	id state name queue node root parent
-//	group class header.KEY                  : =   texts, one of which is meant: a,b  prefix*  "a b"
+//	group class header.KEY                  : =   texts, one must match: a,b  prefix*  "a b"
 //	error                                   ~     a text that it contains
 //	wait run                                > <   a duration: 500ms 2m
 //	attempts                                : = > <   a number
 //	since before                            : =   2h (ago)  2006-01-02T15:04:05Z  15:04 (today)
 //
 // All terms must match; "-" before a term negates it. States are those of [States] and [StateDead].
-// Returns a [*QueryError] for another text, with its position. Times stay as they are written until
-// [Query.At].
+// For another text it returns a [*QueryError] with the position. Times stay as they are written
+// until [Query.At].
 func Parse(text string) (Query, error) {
 	p := parser{text: text}
 	if len(text) > MaxQuery {

@@ -29,8 +29,8 @@ func columnsOf(terms []*history.Term) []string {
 }
 
 // where returns the SQL condition that all residual terms match an entry e, and adds their
-// arguments to b. It selects the same entries as Query.Match. Without residual terms it returns "1
-// = 1".
+// arguments to b. It selects the same entries as Query.Match. Without residual terms it returns a
+// condition that is always true.
 func (p *plan) where(b *builder) string {
 	conds := make([]string, 0, len(p.residual))
 	for _, t := range p.residual {
