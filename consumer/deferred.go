@@ -251,8 +251,6 @@ func (q *queue) settleDeferred(ctx context.Context, r *run, v verdict) {
 // within ctx. It stops at the first step that fails: runStep has then given the message back, or
 // settled the task.
 func (q *queue) finishDeferred(ctx context.Context, r *run, v verdict, answered bool) {
-	// if it is given back, it must come again unchanged, to be acknowledged, and not as a new copy
-	// that runs
 	r.final.Store(true)
 	r.wakeIfRevoked()
 	if !answered {

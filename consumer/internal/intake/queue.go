@@ -163,7 +163,8 @@ func (q *Queue) subscribe(ctx context.Context) error {
 	return err
 }
 
-// subscription returns the subscription, or nil before Open.
+// subscription returns the subscription, or nil before Open. It also returns nil while a pause
+// lasts that began before Open.
 func (q *Queue) subscription() broker.Subscription {
 	if s := q.sub.Load(); s != nil {
 		return *s

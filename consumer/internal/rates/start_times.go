@@ -12,7 +12,8 @@ import (
 
 // plan returns a waiter for r with its start time. It does not add it to the waiting tasks. wait is
 // the time until there is a token for r; 0 or less: now. A task that was put back keeps its start
-// time and competes only with waiting tasks of earlier ones. Call it with Rates.mu held.
+// time and waits only behind waiting tasks with an earlier or the same start time. Call it with
+// Rates.mu held.
 func (b *bucket) plan(r Run, q *Queue, now time.Time) (w *waiter, wait time.Duration) {
 	at := r.StartTime()
 	if at.IsZero() {

@@ -19,7 +19,8 @@ type Counts struct {
 // some counts are sent earlier.
 const maxCounted = 10_000
 
-// due reports whether the counts g of a group may be sent now, and keeps the time.
+// due reports whether the counts g of a group may be sent now: the group is complete, or none were
+// sent for it within a second. If so, it stores the time of this call. It takes c.mu.
 func (c *Counts) due(group task.ID, g *resultstore.Gathered) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -94,9 +94,9 @@ func membershipOf(e *task.Envelope) *task.Membership {
 	return &task.Membership{Group: e.Group, Index: e.GroupIndex, Size: e.GroupSize, Chord: e.Chord}
 }
 
-// add adds a successor to those to send. If there are publishAtOnce then, it publishes all of them
-// and blocks until that is done. A successor that cannot be sent (s.Err) counts as a failed task.
-// It returns false after a step was given up (f.stopped): then add no more.
+// add adds a successor to those to send. When publishAtOnce have been added, it publishes all of
+// them and blocks until that is done. A successor that cannot be sent (s.Err) counts as a failed
+// task. It returns false after a step was given up (f.stopped): then add no more.
 func (f *Sender) add(s wire.Successor) bool {
 	if s.Err != nil {
 		f.failUnsent(s.Envelope, s.Err)
