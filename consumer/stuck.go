@@ -20,7 +20,7 @@ const MaxStuck = 256
 
 // timeLimit is the middleware that applies the time limits of a task, see [middleware.TimeLimit]. A
 // handler that has not returned a second after its hard limit is stuck: its worker takes other
-// tasks. timeLimit counts and logs it until it returns.
+// tasks. timeLimit counts the handler as stuck until it returns, and logs both.
 func (c *Consumer) timeLimit(next task.Handler) task.Handler {
 	stuck := c.countStuck
 	return task.HandlerFunc(func(ctx context.Context, r *task.Request) (any, error) {

@@ -229,8 +229,8 @@ func (rs *Rates) GiveBack(q *Queue) {
 }
 
 // Close gives back all waiting tasks, see GiveBack, and stops the timers. Later calls of Admit for
-// tasks with a limit give their task back too. It takes rs.mu and does not wait for the given back
-// tasks.
+// tasks with a limit give their task back too. It takes rs.mu and does not wait until the tasks are
+// given back.
 func (rs *Rates) Close() {
 	rs.mu.Lock()
 	rs.closed = true

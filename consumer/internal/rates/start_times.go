@@ -158,9 +158,9 @@ func (rs *Rates) reschedule(b *bucket) {
 }
 
 // startDue removes the tasks that are due and have a token from b.waiting and starts them; without
-// a limiter it starts all. It gives back the tasks that it meets and that the broker has taken
-// back. It returns the time until the next task may start, or 0 if no task waits. Call it with
-// Rates.mu held.
+// a limiter it starts all. Waiting tasks before them that the broker has taken back are removed
+// too, and given back. It returns the time until the next task may start, or 0 if no task waits.
+// Call it with Rates.mu held.
 func (b *bucket) startDue() time.Duration {
 	for len(b.waiting) > 0 {
 		w := b.waiting[0]

@@ -66,7 +66,7 @@ func (s *Slots) Acquire(ctx context.Context) bool {
 }
 
 // Release frees a slot. If goroutines wait, it then calls grant, which gives free slots to them in
-// order; only then it takes s.mu.
+// order. It takes s.mu only if goroutines wait.
 func (s *Slots) Release() {
 	s.used.Add(-1)
 	if s.waiting.Load() > 0 {

@@ -8,8 +8,8 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// Counts passes on the counts of groups after arrivals: at most once a second for each group, and
-// those of the complete group. The zero value is ready for use. Safe for concurrent use.
+// Counts limits how often the counts of groups are sent: at most once a second for each group, and
+// always those of a complete group. The zero value is ready for use. Safe for concurrent use.
 type Counts struct {
 	mu   sync.Mutex
 	sent map[task.ID]time.Time

@@ -77,7 +77,8 @@ func (f *Sender) handleFailure(parent *task.Envelope, end ending) {
 	f.reportMember(parent, end)
 }
 
-// thenLabel returns the label of the successor with index i, from which its id is derived.
+// thenLabel returns the label of the successor with index i. The id of the successor is derived
+// from it.
 func thenLabel(i int) string { return "then" + strconv.Itoa(i) }
 
 // failureOf returns the failure of the task id as error tasks and handlers of groups receive it.
@@ -86,7 +87,7 @@ func failureOf(id task.ID, cause *task.RemoteError) task.Failure {
 }
 
 // membershipOf returns the membership of the task in its group: group, index, size and following
-// task. It returns nil if no task follows the group.
+// task. It returns nil if the task is in no group, or no task follows the group.
 func membershipOf(e *task.Envelope) *task.Membership {
 	if e.Chord == nil {
 		return nil
