@@ -104,9 +104,10 @@ func (m *model) store() Store { return m.stores[rapid.IntRange(0, 1).Draw(m.t, "
 
 const day = int64(24 * time.Hour / time.Millisecond)
 
-// past returns a time before base, and future one after it, in Unix milliseconds. No time is
-// returned twice.
-func (m *model) past() int64   { m.serial++; return m.base - day + m.serial*1000 }
+// past returns a time before base, in Unix milliseconds. No time is returned twice.
+func (m *model) past() int64 { m.serial++; return m.base - day + m.serial*1000 }
+
+// future returns a time after base, in Unix milliseconds. No time is returned twice.
 func (m *model) future() int64 { m.serial++; return m.base + day + m.serial*1000 }
 
 // at returns a time of the model as a time.Time; 0 becomes the zero time.
