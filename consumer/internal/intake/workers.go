@@ -195,7 +195,7 @@ func (t *Workers) Limited() bool {
 	return t.most > 0
 }
 
-// count is Count. Call it with t.mu held.
+// count returns the number that Count returns. Call it with t.mu held.
 func (t *Workers) count() int {
 	if t.most > 0 {
 		return min(t.size, t.most)

@@ -119,8 +119,9 @@ func (rs *Rates) Override(name, limit string) {
 	}
 }
 
-// Admit reports whether the rate limit of the task lets r start now. declared is the limit in its
-// metadata. It takes rs.mu, but not while it waits. The first case that applies counts:
+// Admit reports whether the rate limit of the task lets r start now. name is the name of the task,
+// and declared the limit in its metadata. It takes rs.mu, but not while it waits. The first case
+// that applies counts:
 //
 //   - declared is empty and Override was never called: it returns true.
 //   - Close was called, or the queue is not open: it gives r back and returns false.

@@ -115,8 +115,8 @@ func (s *Steer) apply(values []settings.Value) {
 	s.again.Notify()
 }
 
-// Run calls Config.Changed after each change of the settings, and when a pause ends, until ctx
-// ends. Before that it calls touchMoved. It blocks until ctx ends. Call it after Load.
+// Run calls touchMoved and then Config.Changed after each change of the settings, and when a pause
+// ends. It blocks until ctx ends. Call it after Load.
 func (s *Steer) Run(ctx context.Context) {
 	for {
 		if !s.again.Wait(ctx, s.untilNext(time.Now())) {
@@ -192,8 +192,9 @@ func pausedSince(state *settings.State, name string, now time.Time) (since time.
 	return b.At, set && now.Before(b.Until)
 }
 
-// MaxWorkers returns the largest number of workers that a queue may have in this process; 0: no
-// limit. It is 1 from when the breaker of the queue trips until a success resets it.
+// MaxWorkers returns the largest number of workers that a queue may have in this process: the
+// stored limit of its concurrency; 0: no limit. It is 1 from when the breaker of the queue trips
+// until a success resets it.
 func (s *Steer) MaxWorkers(queue string) int {
 	state := s.state.Load()
 	if _, broken := state.QueueBreakers[queue]; broken {
