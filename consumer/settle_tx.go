@@ -121,8 +121,9 @@ func (r *run) saveEnd(ctx context.Context, w *intx.Writer, store resultstore.Res
 
 // settleAfterTx settles a task whose handler has returned and may have committed its end. It blocks
 // until the broker knows whether the message is gone. If so, it calls reportCommitted. Otherwise it
-// settles the task by the result and the error of the handler, [task.ErrNotCommitted] in place of
-// nil. Without an answer before a stop it settles nothing: the message may be delivered again.
+// calls end.RolledBack, and settles the task by the result and the error of the handler,
+// [task.ErrNotCommitted] in place of nil. Without an answer before a stop it only calls
+// end.RolledBack: the message may be delivered again.
 func (q *queue) settleAfterTx(r *run, end *intx.End, result any, failure error) {
 	ctx, cancel := q.untilStop()
 	defer cancel()

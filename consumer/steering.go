@@ -145,7 +145,7 @@ func (c groupServer) Serve(name string, s settings.Served) error {
 	return err
 }
 
-// Leave removes a queue and does not wait for its running tasks.
+// Leave begins to remove a queue and does not wait for its running tasks. It logs a success.
 func (c groupServer) Leave(name string) error {
 	_, err := c.beginRemoval(name, false)
 	if err == nil {
