@@ -87,8 +87,9 @@ func (p *postgres) Text(query string) string {
 const table = " swarmiji_"
 
 // acquire returns a connection of the pool, and creates the pool at first use. It waits for a free
-// connection until ctx or life ends. The caller must release the connection. Returns ErrClosed
-// after Close and when life has ended.
+// connection until ctx or life ends; with a free connection at hand it does not look at life. The
+// caller must release the connection. Returns ErrClosed after Close, and if life ends during the
+// wait.
 func (p *postgres) acquire(ctx, life context.Context) (*pgxpool.Conn, error) {
 	p.mu.Lock()
 	if p.closed {
