@@ -261,8 +261,9 @@ func (t *tx) Deferrals(ctx context.Context, tasks ...task.ID) ([]jobstore.Deferr
 	return t.lockDeferrals(ctx, t.s.text.answers.deferrals, t.taskList(tasks))
 }
 
-// FreeDeferrals is Deferrals that leaves out those that others have locked. It implements
-// [jobstore.HastyLocker].
+// FreeDeferrals returns and locks the deferrals of the tasks as Deferrals does, but leaves out
+// those that other transactions have locked. It does not wait. On SQLite it is Deferrals. It
+// implements [jobstore.HastyLocker].
 func (t *tx) FreeDeferrals(ctx context.Context, tasks ...task.ID) ([]jobstore.Deferral, error) {
 	if len(tasks) == 0 {
 		return nil, t.err
@@ -392,7 +393,7 @@ func (t *tx) SaveDeferrals(ctx context.Context, deferrals ...*jobstore.Deferral)
 	}
 	now := moment(t.clock())
 	for _, d := range deferrals {
-		t.tellWord(d.Word(now))
+		t.noteWord(d.Word(now))
 	}
 	return nil
 }

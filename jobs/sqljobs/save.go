@@ -65,7 +65,7 @@ func (t *tx) Save(ctx context.Context, all ...*jobstore.Row) error {
 		return nil // nothing to notify without watchers
 	}
 	for _, j := range all {
-		t.tell(j)
+		t.noteWake(j)
 	}
 	return nil
 }
@@ -91,20 +91,20 @@ func (t *tx) saveMessages(ctx context.Context, made []*jobstore.Row) error {
 	})
 }
 
-// tell notes the wake-up word of j, with which the watchers are called after the commit: see
-// [jobstore.Row.Word] and tellWord. A job without such a word is ignored.
-func (t *tx) tell(j *jobstore.Row) {
+// noteWake notes the wake-up word of j (jobstore.Row.Word), with which the watchers are called
+// after the commit (noteWord). A job without such a word is ignored.
+func (t *tx) noteWake(j *jobstore.Row) {
 	var now time.Time
 	if j.Queue != "" {
 		now = moment(t.clock())
 	}
-	t.tellWord(j.Word(now))
+	t.noteWord(j.Word(now))
 }
 
-// tellWord notes a wake-up word (a text that says which watchers must wake), once per transaction.
+// noteWord notes a wake-up word, a text that says which watchers must wake, once per transaction.
 // The watchers of this process get it after the commit. On PostgreSQL it also queues a notification
 // for other processes. An empty word is ignored.
-func (t *tx) tellWord(word string) {
+func (t *tx) noteWord(word string) {
 	if word == "" || slices.Contains(t.given, word) {
 		return
 	}
@@ -114,7 +114,8 @@ func (t *tx) tellWord(word string) {
 	}
 }
 
-// notFound returns an error that wraps ErrNotFound for the id of a job to update.
+// notFound returns the error for a job to update that does not exist. It wraps ErrNotFound and
+// names the id.
 func notFound(id jobstore.ID) error { return fmt.Errorf("save %d: %w", id, jobstore.ErrNotFound) }
 
 // renamed reports whether the name of j may differ from the stored name and must be added to the
