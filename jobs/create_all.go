@@ -134,8 +134,8 @@ func (m *maker) add(spec *Spec, j *Row) (*Row, error) {
 	return j, nil
 }
 
-// write saves the jobs in changed, then the jobs in created in the order of the specs. It sets
-// Changed and Due of the first, and the ids of the second. It does nothing for an empty list.
+// write saves the jobs in m.changed, then the jobs in m.created in the order of the specs. It sets
+// Changed and Due of the changed jobs and the ids of the created jobs. It skips an empty list.
 // Returns the first error of the store.
 func (m *maker) write(ctx context.Context) error {
 	if len(m.changed) > 0 {

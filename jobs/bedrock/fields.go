@@ -135,7 +135,8 @@ func (f fields) delay() (time.Duration, error) {
 }
 
 // list splits a text at its commas. It removes blanks before items, but not behind them, and skips
-// empty items. It stops after most plus one items, so a longer result means too many.
+// empty items. It returns at most most plus one items, so that a result longer than most means too
+// many items.
 func list(text []byte, most int) (items []string) {
 	for len(text) > 0 && len(items) <= most {
 		i := 0

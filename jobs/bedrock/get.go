@@ -173,12 +173,12 @@ func (c *call) appendJobs(got []jobs.Handout, empty int) int {
 	return len(got)
 }
 
-// selector returns the selector of the wanted jobs. name is a list of names with commas; one with
-// fewer than two names is a pattern. jobPriority is the optional priority. mockRequest or
-// getMockedJobs also selects mock jobs.
+// selector returns the selector of the wanted jobs. The field name contains names, separated by
+// commas. With fewer than two names the whole text is a pattern. jobPriority is the optional
+// priority. mockRequest or getMockedJobs also selects mock jobs.
 //
-// Returns a statusError for a missing name, a list of more than maxNames names or maxList bytes,
-// or an invalid priority. The names themselves are not checked.
+// Returns a statusError for a missing name, a list of more than maxNames names or maxList bytes, or
+// an invalid priority. The names themselves are not checked.
 func (f fields) selector() (s jobs.Selector, err error) {
 	text := f.get("name")
 	switch {

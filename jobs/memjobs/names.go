@@ -33,8 +33,8 @@ type match struct {
 	pattern glob.Pattern
 	name    string // the only matching name, if exact is true
 	exact   bool
-	kept    bool
-	upTo    int // number of names in the list that were compared
+	kept    bool // the cache contains it
+	upTo    int  // number of names in the list that were compared
 	found   []*nameset
 	set     map[*nameset]struct{}
 }

@@ -418,10 +418,10 @@ func (l *Leader) readLine(ctx context.Context, q jobstore.Line, limit int) ([]jo
 	return l.view(ctx, func(ctx context.Context, tx jobstore.Tx) ([]jobstore.Row, error) { return tx.Line(ctx, q, limit) })
 }
 
-// readRoster makes l.roster fit for a plan. running and version are the present numbers of running
-// jobs and of admissions in the store. It reads the roster again if an admission is unknown, a
-// running job is missing, or it is older than rosterAge; after an error l.roster is then nil.
-// Otherwise it removes ended jobs; pace.stale reports that some remain.
+// readRoster brings l.roster up to date for a plan. running and version are the present numbers of
+// running jobs and of admissions in the store. It reads the roster again if an admission is
+// unknown, a running job is missing, or it is older than rosterAge; after an error l.roster is then
+// nil. Otherwise it removes ended jobs; pace.stale reports that some remain.
 func (l *Leader) readRoster(ctx context.Context, running int, version int64) (err error) {
 	if l.roster != nil && l.roster.version == version && len(l.roster.all) >= running && time.Since(l.roster.read) < rosterAge {
 		l.pace.stale, err = l.roster.sync(ctx, l, running)

@@ -46,15 +46,15 @@ func cloneRow(j *jobstore.Row) jobstore.Row {
 	return c
 }
 
-// begin adds a job that the present plan starts to begun. settle later moves it to all.
+// begin adds a job that the present plan starts to r.begun. settle later moves it to r.all.
 func (r *roster) begin(j *jobstore.Row) { r.begun = append(r.begun, &entry{job: *j}) }
 
-// last returns the entry that begin added last. It panics if begun is empty.
+// last returns the entry that begin added last to r.begun. It panics if r.begun is empty.
 func (r *roster) last() *entry { return r.begun[len(r.begun)-1] }
 
-// settle ends a plan: it moves those jobs of begun that the transaction has started to all, as they
-// are stored, and empties begun. started contains all claimed jobs of the transaction. An older
-// entry of the same job is removed.
+// settle ends a plan. It moves the jobs of r.begun that the transaction has started to r.all, as
+// they are stored, and empties r.begun. started contains all claimed jobs of the transaction. It
+// removes an older entry of the same job from r.all.
 func (r *roster) settle(started []jobstore.Handout) {
 	if len(r.begun) == 0 {
 		return

@@ -53,9 +53,14 @@ func (a getSource) Next(ctx context.Context, slots int) ([]jobs.Handout, error) 
 	return a.r.s.Get(ctx, jobs.Request{Selector: jobs.Selector{Names: a.r.names}, Lease: a.r.c.Lease, Max: slots, Wait: true})
 }
 
+// KeepLease returns at once, since jobs without a queue have no lease of a queue.
 func (getSource) KeepLease(context.Context) {}
-func (getSource) Changed()                  {}
-func (getSource) Close(context.Context)     {}
+
+// Changed does nothing: the end of a job lets no job of Get start.
+func (getSource) Changed() {}
+
+// Close does nothing.
+func (getSource) Close(context.Context) {}
 
 // begin sets Key and Respond of a job from its [Type], before the start of its attempt is saved. It
 // does nothing for a job of another kind. An error or a panic of Key, or an invalid key, fails the

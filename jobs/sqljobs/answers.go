@@ -232,9 +232,10 @@ func (t *tx) ExpireEarly(ctx context.Context, by time.Time, limit, size int) ([]
 	return gone, t.fail("expire early answers", err)
 }
 
-// DeferralOf returns the open deferral for a name and key, otherwise the one settled last,
-// otherwise nil. It locks nothing. An invalid name or key has no record. A database error fails
-// the transaction, and later calls return it. It implements [jobstore.AnswerTx].
+// DeferralOf returns the open deferral for a name and key. If no such deferral is open, it returns
+// the deferral that was settled last, or nil. It locks nothing. An invalid name or key has no
+// record. A database error fails the transaction, and later calls return it. It implements
+// [jobstore.AnswerTx].
 func (t *tx) DeferralOf(ctx context.Context, name, key string) (*jobstore.Deferral, error) {
 	if !possible(name) || !possibleKey(key) {
 		return nil, t.err

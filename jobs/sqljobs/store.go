@@ -54,9 +54,10 @@ func (s *Store) ready(ctx context.Context) error {
 	}
 }
 
-// wrap converts an error of the database to one of the port [jobstore]. what names the failed
-// step.
+// wrap converts an error of the database to one of the port [jobstore]. what names the failed step.
 //
+//   - A transaction of a caller belongs to another database, or is not a transaction:
+//     ErrUnsupported.
 //   - The connections are closed: ErrClosed.
 //   - The database is unavailable, in conflict, full, denies access, or did not answer a commit:
 //     ErrUnavailable. In the last case the transaction may have been committed.
