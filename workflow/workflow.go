@@ -96,8 +96,8 @@ type Viewer struct {
 	codec  *wire.Codec
 }
 
-// New returns a Viewer. It does no I/O. Returns all problems of c, joined, and
-// [resultstore.ErrUnsupported] if Results only carries replies.
+// New returns a Viewer over the stores of c. It does no I/O. Returns a nil Viewer and all problems
+// of c, joined; [resultstore.ErrUnsupported] if Results only carries replies.
 func New(c Config) (*Viewer, error) {
 	var errs []error
 	switch {

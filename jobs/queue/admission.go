@@ -56,7 +56,7 @@ type unreadWindow struct {
 
 // runAdmission claims up to slots jobs in a transaction and returns them: running jobs that are
 // due, and QUEUED jobs that may start. If the queue has a throttler, it asks the throttler first
-// (plan), and runs no transaction if the plan is idle. Returns again if another admission at once
+// (plan), and runs no transaction if the plan is idle. again reports that another admission at once
 // may find more jobs. Returns ErrStale if another leader has the lease; nothing is claimed then.
 // Returns errors of the store; after ErrUnavailable jobs may be claimed nevertheless.
 //
@@ -351,11 +351,11 @@ func (t *admitTx) applyPlan(ctx context.Context, plan *Admission) error {
 
 // plan reads the queue, updates the roster, and calls the throttler with at most slots free
 // workers. The plan names jobs to start and to postpone; applyPlan executes it. No transaction is
-// open while the throttler works.
+// open while the throttler works. It sets l.admittedAt and the Status.
 //
-// Returns idle if the plan starts and moves no job and no running job is due. plan is nil only with
-// an error, which is an error of the store. An error of the throttler is reported; the plan then
-// starts no job. It sets l.admittedAt and the Status.
+// idle reports that the plan neither starts nor postpones a job, and that no running job is due.
+// plan is nil only with an error, which is an error of the store. An error of the throttler is
+// reported; the plan then starts no job.
 func (l *Leader) plan(ctx context.Context, slots int) (plan *Admission, idle bool, err error) {
 	adm := &Admission{queue: l.q, slots: slots, gauge: line.Gauge{Limit: l.q.limit(), Strict: l.q.Strict}, opens: l.windows.Opens, offered: map[jobstore.ID]*offer{}}
 	var running, version int64

@@ -85,9 +85,9 @@ func Progress(ctx context.Context, v any) error {
 // only; [Progress] replaces all data. Tasks with conditions store no progress.
 const ProgressKey = "_progress"
 
-// ReportProgress stores p in the data of the job soon, from another goroutine (storeProgress). It
-// does not block, and drops p if a later value comes within a second. Its first call creates the
-// reporter. It implements [task.Progressor].
+// ReportProgress stores p in the data of the job soon, from another goroutine (storeProgress), and
+// does not block. Of several values within a second only the last is stored. Its first call creates
+// the reporter. It implements [task.Progressor].
 func (a *active) ReportProgress(p task.ProgressValue) {
 	if a.reporter.Load() == nil {
 		a.reporter.CompareAndSwap(nil, progress.New(a.storeProgress))

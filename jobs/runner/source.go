@@ -84,8 +84,8 @@ func (r *session) begin(j *jobs.Row) (err error) {
 }
 
 // keepLease runs KeepLease of the source in a goroutine and returns at once. stepDown ends
-// KeepLease, waits for it, and closes the source, so that another runner can lead the queue. It
-// blocks for at most lastGrace after that.
+// KeepLease, waits for its goroutine, and closes the source, so that another runner can lead the
+// queue. Closing may take lastGrace. Call it once.
 func (r *session) keepLease() (stepDown func()) {
 	ctx, end := context.WithCancel(context.Background())
 	ended := make(chan struct{})

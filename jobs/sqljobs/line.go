@@ -100,7 +100,8 @@ func (b *builder) urgent(q *jobstore.Line, queue, by, light, most, lock string) 
 }
 
 // lightest returns a subquery for the least weight of the waiting jobs of a queue, due or not. It
-// is NULL for an empty queue. If the weight is above the limit, the statement reads no job.
+// is NULL for an empty queue. The statement compares it with the greatest wanted weight, so that it
+// reads no job if all are heavier.
 func (b *builder) lightest(queue string) string {
 	i := "swarmiji_jobs AS i"
 	if b.lite {

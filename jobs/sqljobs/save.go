@@ -135,9 +135,10 @@ func (t *tx) saveEach(ctx context.Context, all []*jobstore.Row) error {
 	return nil
 }
 
-// saveOne inserts j if its id is 0, else updates it, and notes the stored values. An update adds a
-// new name to the table of names and writes only changed groups of columns. It does not write
-// j.Message. Returns ErrNotFound if the job to update does not exist, and errors of the database.
+// saveOne inserts j if its id is 0, else updates it, and notes the stored values for later saves
+// (note). An update adds a new name to the table of names and writes only changed groups of
+// columns. It does not write j.Message. Returns ErrNotFound if the job to update does not exist,
+// and errors of the database.
 func (t *tx) saveOne(ctx context.Context, j *jobstore.Row) error {
 	if j.ID == 0 {
 		return t.insert(ctx, j)
@@ -161,7 +162,8 @@ func (t *tx) saveOne(ctx context.Context, j *jobstore.Row) error {
 }
 
 // insert inserts one job and its name, and sets its id. It counts a new name in t.fresh and notes
-// the stored values. It does not insert the message. Returns errors of the database.
+// the stored values for later saves (note). It does not insert the message. Returns errors of the
+// database.
 func (t *tx) insert(ctx context.Context, j *jobstore.Row) error {
 	query, args := t.s.text.insert, values(j)
 	if isBasic(j) {
@@ -244,8 +246,8 @@ func (t *tx) saveAll(ctx context.Context, all []*jobstore.Row) error {
 	return inChunks(lastOfEach(old), func(part []*jobstore.Row) error { return t.updateMany(ctx, part) })
 }
 
-// lastOfEach returns, for each id in all, the last job with it, sorted by id. It leaves all
-// unchanged.
+// lastOfEach returns, for each id that occurs in all, the last job with this id. The result is
+// sorted by id. It leaves all unchanged.
 func lastOfEach(all []*jobstore.Row) []*jobstore.Row {
 	seen := make(map[jobstore.ID]struct{}, len(all))
 	var last []*jobstore.Row
@@ -303,8 +305,8 @@ func column[T any](rows [][]any, c int) []*T {
 }
 
 // insertMany inserts jobs with one statement, sets their ids, ascending in the order of all, and
-// notes the stored values. The names must be stored already. PostgreSQL alone uses it. Returns
-// errors of the database.
+// notes the stored values for later saves (note). The names must be stored already. PostgreSQL
+// alone uses it. Returns errors of the database.
 func (t *tx) insertMany(ctx context.Context, all []*jobstore.Row) error {
 	given := make([][]any, len(all))
 	for i, j := range all {
@@ -333,10 +335,11 @@ func (t *tx) insertMany(ctx context.Context, all []*jobstore.Row) error {
 	return nil
 }
 
-// updateMany updates jobs, each id once, and notes the stored values. It runs a second statement
-// for the jobs whose long texts are unchanged, so these texts are not written again. Returns
-// ErrNotFound, which names the first id of the statement, if any of its jobs does not exist;
-// others may be written then. PostgreSQL alone uses it.
+// updateMany updates jobs, each id once, and notes the stored values for later saves (note). It
+// runs a second statement for the jobs whose long texts are unchanged, so these texts are not
+// written again. Returns ErrNotFound, which names the first id of the statement, if any of its jobs
+// does not exist; others may be written then. Returns errors of the database. PostgreSQL alone uses
+// it.
 func (t *tx) updateMany(ctx context.Context, all []*jobstore.Row) error {
 	var parts [2]struct {
 		changed groups

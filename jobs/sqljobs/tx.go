@@ -96,8 +96,8 @@ func (s *Store) clockNow() int64 {
 }
 
 // jobs runs a statement that selects and locks jobs, and returns these jobs. It notes their stored
-// values, see note. empty is the number of rows without an id. An error does not fail the
-// transaction.
+// values for later saves (note). empty is the number of rows without an id. An error does not fail
+// the transaction.
 func (t *tx) jobs(ctx context.Context, query string, args ...any) (found []jobstore.Row, empty int, err error) {
 	found, empty, err = t.read(ctx, query, args...)
 	if err == nil {
