@@ -232,8 +232,8 @@ func (s *Service) reportAnswer(a Answer, r Receipt, ended runEnd) {
 //
 //   - j is nil, since no open job has the key: answerNoJob handles the answer.
 //   - No attempt has begun since j was created, requeued or finished: the answer is stored as an
-//     early answer, with the receipt Early. If the last run succeeded and j repeats or has
-//     children, the answer is dropped as a Duplicate.
+//     early answer (storeEarly), with the receipt Early, or Duplicate if one is stored already. If
+//     the last run succeeded and j repeats or has children, the answer is dropped as a Duplicate.
 //   - j already has an answer: Duplicate, and nothing changes.
 //   - Otherwise j accepts it (accept), with the receipt Accepted.
 //

@@ -96,9 +96,9 @@ func (m *maker) read(ctx context.Context, specs []Spec, drafts []Row) error {
 	return err
 }
 
-// add prepares the new job j of a spec, appends it to created, and returns it. It sets the times of
-// j (setTimes). If a unique job with its name exists, add applies the spec to that job and returns
-// it instead (updateExisting). It saves nothing.
+// add prepares the new job j of a spec, appends it to m.created, and returns it. It sets the times
+// of j (setTimes). If the spec is Unique and a unique job with its name exists, add applies the
+// spec to that job and returns it instead (updateExisting). It saves nothing.
 //
 // A job with a Parent becomes its child. A job whose sequence is in use becomes WAITING. Its keys,
 // its sequence and its unique name count as used for later specs of the call. Returns an error if a

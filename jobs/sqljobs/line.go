@@ -133,7 +133,7 @@ func (b *builder) table(index string) string {
 
 // names returns conditions, each with a leading AND, that make the database use the index: the
 // conditions of a partial index. On PostgreSQL a condition that always holds marks the index, see
-// the migration. "" for other indexes.
+// the migration. Returns "" for other indexes.
 func (b *builder) names(index string) string {
 	guard, states := "", ""
 	switch index {
