@@ -81,8 +81,8 @@ func (f fields) data() ([]byte, error) {
 	return append([]byte(nil), text...), nil
 }
 
-// time returns a time in UTC, from "YYYY-MM-DD" or "YYYY-MM-DD HH:MM:SS". Zero means that the field
-// is missing. Returns a statusError for another format.
+// time returns the time in a field, from "YYYY-MM-DD" or "YYYY-MM-DD HH:MM:SS" in UTC. Zero means
+// that the field is missing. Returns a statusError for another format.
 func (f fields) time(name string) (time.Time, error) {
 	text := string(f.get(name))
 	switch len(text) {

@@ -53,8 +53,8 @@ func getJob(ctx context.Context, c *call) error {
 // then answers without waiting for more. A job that RetryAfter has given up does not count and is
 // not in the answer.
 //
-// Returns ErrNoJob if the answer contains no job, and errors before the first job. A later error
-// is logged, and the jobs so far are answered.
+// Returns ErrNoJob if the answer contains no job, and any error that comes before the first job. A
+// later error is logged, and the jobs so far are answered.
 func getJobs(ctx context.Context, c *call) error {
 	sel, err := fields{c.req}.selector()
 	if err != nil {
