@@ -34,8 +34,9 @@ func (s *show) add(n *Node) bool {
 }
 
 // steps reads the steps of the workflow and adds them in order: first the tasks and groups whose
-// ids derive from the root and a number, then the last step, whose id is the root. It stops looking
-// for numbers after unknownInARow ids without a record, or if the tree is full.
+// ids derive from the root and a number, then the last step, whose id is the root. It skips ids
+// without a record, and ends the first part after unknownInARow of them in a row, or if the tree is
+// full.
 //
 // It sets State of the tree from the last step. If that step has failed, expired or was revoked, it
 // also sets Failed: the step that its error names, else the last step itself. Returns errors of the

@@ -202,8 +202,8 @@ func (m *model) find(s jobs.Selector, now time.Time, most int) []*modelJob {
 	return found[:min(most, len(found))]
 }
 
-// handout is a claim that the model expects: the job, its token and data, and in was its state
-// before the claim.
+// handout is a claim that the model expects: the job, its token and its data. was is the job before
+// the claim.
 type handout struct {
 	id      jobs.ID
 	token   int64

@@ -83,9 +83,9 @@ func (r *session) begin(j *jobs.Row) (err error) {
 	return nil
 }
 
-// keepLease runs KeepLease of the source in a goroutine and returns at once. stepDown ends
-// KeepLease, waits for its goroutine, and closes the source, so that another runner can lead the
-// queue. Closing may take lastGrace. Call it once.
+// keepLease runs KeepLease of the source in a goroutine and returns at once. Call stepDown once: it
+// ends KeepLease, waits for its goroutine, and closes the source, so that another runner can lead
+// the queue. Closing may take lastGrace.
 func (r *session) keepLease() (stepDown func()) {
 	ctx, end := context.WithCancel(context.Background())
 	ended := make(chan struct{})

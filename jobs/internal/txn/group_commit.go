@@ -106,8 +106,8 @@ func (e *Engine) One(ctx context.Context, id jobstore.ID, fn func(ctx context.Co
 // the error of a single change unchanged.
 //
 // While another transaction holds the locks of a single change, the change waits until ctx ends. In
-// a call with several changes, such a change waits until the others are done, then for at most
-// heldTime, and then gets ErrHeld. Changes with the same Key are made in their order.
+// a call with several changes, such changes wait until the others are done, then for heldTime in
+// all, and then get ErrHeld. Changes with the same Key are made in their order.
 //
 // Returns ErrUnavailable if ctx ends first. Changes that have begun may then still take effect; the
 // others are dropped. It takes e.mu, but does not hold it while it waits.

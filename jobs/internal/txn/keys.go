@@ -8,8 +8,8 @@ import (
 )
 
 // Free returns nil if the Key and the UniqueKey of j are free, or an error that names j and wraps a
-// KeyTakenError. A key is free if no open job but j has it. A Key is free only if no task waits for
-// the answer to it, too. Returns errors of the store. Call it with these keys locked.
+// KeyTakenError. A key is taken if an open job other than j has it. The Key is also taken if a task
+// waits for the answer to it. Returns errors of the store. Call it with these keys locked.
 func (t *Step) Free(ctx context.Context, j *jobstore.Row) error {
 	keys := j.Keys()
 	taken, err := t.Taken(ctx, j.ID, keys...)
