@@ -62,8 +62,9 @@ func (b *Broker) List(ctx context.Context, queue string, lq broker.ListQuery) (b
 	return page(all, skip, skip, lq.Limit), nil
 }
 
-// page returns the page that begins at index from of all and has up to limit messages. skip is the
-// number of messages before the page.
+// page returns the part of all that begins at index from, up to limit messages, as a page. If all
+// has more messages, its Next is skip + limit. skip is the number of messages of the queue before
+// the page.
 func page(all []broker.Listed, skip, from, limit int) broker.Page {
 	var p broker.Page
 	all = all[min(from, len(all)):]

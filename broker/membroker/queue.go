@@ -8,7 +8,8 @@ import (
 	"github.com/swarmiji/swarmiji/broker"
 )
 
-// level holds the messages of one priority level.
+// level holds the ready messages of one priority level. Those in returned come before those in
+// ring.
 type level struct {
 	bound    int // the highest priority number in it; the last level has no limit
 	ring     ring
