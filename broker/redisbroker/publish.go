@@ -216,8 +216,8 @@ func (b *Broker) writeOnce(ctx context.Context, s *redisconn.Script, keys []stri
 	return v, b.checkReplicas(replicas, err)
 }
 
-// write is writeOnce that sends the script again while it was certainly not executed, until ctx
-// ends or the Broker is closed. Then it returns the last error.
+// write executes a script like writeOnce, but sends it again if it was certainly not executed. If
+// ctx or the Broker ends while it waits for the next attempt, it returns the last error.
 func (b *Broker) write(ctx context.Context, s *redisconn.Script, keys []string, args ...any) (any, error) {
 	if b.cfg.WaitReplicas == 0 {
 		return b.conn.Eval(ctx, s, keys, args...)
