@@ -31,7 +31,7 @@ func (b *Broker) PublishTx(ctx context.Context, t tx.Tx, ms []broker.Outgoing) e
 	rows := make([]row, len(ms))
 	at := 0 // the message in question, for the text of an error
 	ready := func(ctx context.Context) error {
-		if err := b.open(ms[0].Queue); err != nil {
+		if err := b.checkOpen(ms[0].Queue); err != nil {
 			return err
 		}
 		if err := b.ready(ctx); err != nil {
@@ -52,7 +52,9 @@ func (b *Broker) PublishTx(ctx context.Context, t tx.Tx, ms []broker.Outgoing) e
 	return wrap(err, "publish in a transaction to", ms[at].Queue)
 }
 
-// insertJoined stores messages by statements whose parameters are numbers, texts and bytes.
+// insertJoined stores rows in the caller's transaction, which j has joined, up to joinRows with one
+// statement. Consumers of the queues are notified as PublishTx describes. Returns errors of the
+// database. The parameters of the statements are only numbers, texts and bytes, not arrays.
 func (b *Broker) insertJoined(ctx context.Context, j *sqlconn.Tx, rows []row) error {
 	topics := make(map[*queue]bool)
 	for i := range rows {

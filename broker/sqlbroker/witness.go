@@ -36,7 +36,7 @@ type nodes struct {
 	mu      sync.Mutex
 	seen    map[string]time.Time // when the last committed beat was sent
 	renewed bool                 // a goroutine raises the beats
-	swept   time.Time
+	swept   time.Time            // when makePresent last removed old notes
 }
 
 // storedNote is the stored form of a note. Later versions only add fields.
@@ -101,7 +101,7 @@ func (b *Broker) JudgeStart(ctx context.Context, queue string, s broker.Start) e
 // checkNote returns ErrMalformed if s or the queue name is not valid, ErrClosed after Close, and
 // nil otherwise. It takes b.mu.
 func (b *Broker) checkNote(queue string, s broker.Start) error {
-	if err := b.open(queue); err != nil {
+	if err := b.checkOpen(queue); err != nil {
 		return err
 	}
 	err := s.Check()
