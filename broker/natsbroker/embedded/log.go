@@ -60,8 +60,12 @@ func (l *logger) Fatalf(format string, args ...any) {
 	l.log(slog.LevelError, format, args)
 }
 
-// Debugf and Tracef are never called, because their levels are off.
+// Debugf logs a line below debug level. The server does not call it, because its debug level is
+// off.
 func (l *logger) Debugf(format string, args ...any) { l.log(slog.LevelDebug-4, format, args) }
+
+// Tracef logs a line below debug level. The server does not call it, because its trace level is
+// off.
 func (l *logger) Tracef(format string, args ...any) { l.log(slog.LevelDebug-8, format, args) }
 
 // failure returns the first fatal error, or nil. It takes l.mu.
