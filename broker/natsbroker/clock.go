@@ -56,10 +56,10 @@ func (b *Broker) askTime(ctx context.Context) error {
 	return nil
 }
 
-// serverTime returns the server's clock. If the last answer is older than a minute or from another
-// connection, one caller takes b.asking, asks again and waits for up to clockTimeout. Other
-// callers get the old clock without a wait. If the question fails the caller gets the old clock
-// too, and it is not asked again for a minute.
+// serverTime returns the server's clock as this process knows it. If the last answer is older than
+// a minute or from another connection, one caller takes b.asking, asks again and waits for up to
+// clockTimeout. Other callers get the old clock without a wait. If the question fails the caller
+// gets the old clock too, and it is not asked again for a minute.
 func (b *Broker) serverTime(ctx context.Context) *serverClock {
 	c := b.clock.Load()
 	if c.fresh(b.conn.Live()) || !b.asking.TryLock() {

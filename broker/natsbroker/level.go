@@ -57,7 +57,7 @@ type level struct {
 	delivered uint64
 	asking    bool
 	inbox     *pullInbox
-	created   time.Time   // creation time of the consumer
+	created   time.Time   // creation time of the consumer; only run uses it
 	wake      wake.Signal // messages may be requested
 	resets    chan chan struct{}
 }
@@ -80,8 +80,8 @@ func newLevel(s *subscription, index, want int) *level {
 }
 
 // requestable returns how many messages may be requested now, 0 without an inbox or with a prefetch
-// of 0. While a request is in progress it returns 0 for a small number, so that not every
-// settlement causes a request. Call it with s.mu held.
+// of 0. Not every settlement may cause a request: for a small number it returns 0, unless there is
+// a prefetch and no request is in progress. Call it with s.mu held.
 func (lv *level) requestable() int {
 	l := lv.inbox
 	if l == nil || lv.want == 0 {
