@@ -31,9 +31,9 @@ const (
 type channel struct {
 	st        *stream
 	ch        *amqpconn.Channel
-	lost      chan struct{}
-	adjust    wake.Signal
-	cancelled chan string // tags of consumers that the server cancelled; closed with the channel
+	lost      chan struct{} // closed by close: all unsettled deliveries are lost
+	adjust    wake.Signal   // the consumers do not fit the wanted prefetch
+	cancelled chan string   // tags of consumers that the server cancelled; closed with the channel
 
 	// held during calls that wait for an answer: the client library allows one at a time
 	rpc       sync.Mutex
@@ -42,22 +42,22 @@ type channel struct {
 
 	mu         sync.Mutex
 	dead       bool
-	first      *delivery       // the unsettled deliveries, a list in ascending order of tags
-	last       *delivery       //
+	first      *delivery // the unsettled deliveries, a list in ascending order of tags
+	last       *delivery
 	next       uint64          // every tag below it was delivered
 	ahead      map[uint64]bool // delivered tags above next; consumers report independently
 	acked      []uint64        // tags that are acknowledged here, but not sent yet
 	ackSentAt  time.Time       // when acknowledgements were sent last
 	threshold  int             // the number of acknowledgements that may wait
 	timer      *time.Timer     // sends the waiting acknowledgements
-	armed      bool
+	armed      bool            // the timer runs
 	unsettled  int
-	capacity   int  // how many deliveries the server may send at most
-	orphans    int  // unsettled deliveries of cancelled consumers
-	short      bool // the consumers have less prefetch than wanted, until orphans are settled
-	settledAll chan struct{}
-	syncing    *roundTrip // the next round trip, not started yet
-	syncBusy   bool
+	capacity   int           // how many deliveries the server may send at most
+	orphans    int           // unsettled deliveries of cancelled consumers
+	short      bool          // the consumers have less prefetch than wanted, until orphans are settled
+	settledAll chan struct{} // see settledSignal; nil: no goroutine waits
+	syncing    *roundTrip    // the next round trip, not started yet
+	syncBusy   bool          // the goroutine of runRoundTrips exists
 }
 
 // consumer is one basic.consume.
@@ -100,7 +100,7 @@ func (g *channel) close() {
 	g.st.dropHeld(g) // deliveries that the consumers received at the last moment
 }
 
-// isLost reports whether the channel was closed and its deliveries are lost.
+// isLost reports whether close was called, so that the deliveries of the channel are lost.
 func (g *channel) isLost() bool {
 	select {
 	case <-g.lost:

@@ -29,8 +29,8 @@ type subscription struct {
 	mu      sync.Mutex
 	line    *receive.Line[delivery] // callers of Receive; it fails while the server refuses access
 	started int                     // number of streams that have consumed
-	ready   chan struct{}
-	faulty  chan struct{} // closed at the first refusal of access, for Subscribe
+	ready   chan struct{}           // closed when all streams have consumed once, for Subscribe
+	faulty  chan struct{}           // closed at the first refusal of access, for Subscribe
 }
 
 // Subscribe implements [broker.Broker]. It declares the queue, starts a goroutine for each level,
