@@ -37,8 +37,8 @@ func (b *Broker) Queues(ctx context.Context) ([]string, error) {
 }
 
 // List implements [broker.Lister]. It shows every place, with one call to the server for a page;
-// dead letters need a few. Since when a message waits is known only while a delayed message that is
-// due has not been made ready. A page has about 4 MB at most. It waits for the server.
+// dead letters need a few. A waiting message has a time only if it was delayed, is due, and was not
+// made ready yet. A page has about 4 MB at most. It waits for the server.
 //
 // Returns ErrNoQueue if the queue does not exist, ErrMalformed for an invalid name, place or
 // cursor, ErrClosed after Close, and errors of the server.

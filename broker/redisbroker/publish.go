@@ -205,9 +205,10 @@ func (q *queue) sendBatch(ctx context.Context, es []*entry[outgoing]) (int, erro
 	return n, err
 }
 
-// writeOnce executes a script whose effect is confirmed to a caller, at most once. It waits for
-// the server and for the replicas of Config.WaitReplicas, at most Config.WaitTimeout. Returns
-// ErrNotReplicated, with the script's answer, if they are too few.
+// writeOnce executes a script whose effect is confirmed to a caller, at most once, and returns its
+// answer. It waits for the server and for the replicas of Config.WaitReplicas, at most
+// Config.WaitTimeout. If they are too few it returns the answer with ErrNotReplicated, which comes
+// with ErrIndeterminate.
 func (b *Broker) writeOnce(ctx context.Context, s *redisconn.Script, keys []string, args ...any) (any, error) {
 	if b.cfg.WaitReplicas == 0 {
 		return b.conn.EvalOnce(ctx, s, keys, args...)
