@@ -53,8 +53,8 @@ func (b *Broker) PutDead(ctx context.Context, queue string, d broker.Dead) error
 }
 
 // trimSoon counts a letter that was put. It applies the limits after the first letter and after
-// each hundredth part of DeadMax, and then waits for the database. It ignores errors: the next
-// letter tries again.
+// each hundredth part of DeadMax, and then waits for the database. It ignores errors: the limits
+// are applied again after the next part, and by each read.
 func (b *Broker) trimSoon(ctx context.Context, q *queue) {
 	n := q.dead.put.Add(1)
 	if every := max(1, b.cfg.DeadMax/trimPart); n%int64(every) == 1%int64(every) {

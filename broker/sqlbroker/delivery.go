@@ -251,7 +251,7 @@ func (d *delivery) notHeldError(k kind, resent bool) error {
 //
 //   - A caller waits for it: if the outcome is unknown and the lease lasts.
 //   - No caller waits: until the subscription is closed, and then while the lease lasts. The token
-//     makes a late one harmless.
+//     makes a late one harmless. After ErrClosed it is not sent again.
 //
 // It takes s.mu.
 func (s *subscription) shouldResend(e *sqlconn.Entry[settlement], err error) bool {

@@ -101,7 +101,8 @@ var (
 	deadColumns = []string{"at bigint", "reason bytea", "stack bytea", "attempts bigint"}
 )
 
-// unnest returns a table expression k of these columns and the row's number n, for PostgreSQL.
+// unnest returns a table expression k of these columns and the row's number n, for PostgreSQL. A
+// column is a name, a space and a type; its values are the array in the parameter with its number.
 func unnest(columns ...string) string {
 	args, names := make([]string, len(columns)), make([]string, len(columns))
 	for i, c := range columns {

@@ -16,10 +16,10 @@ const joinRows = 64
 // joinRights are the privileges that the role of the caller's transaction needs.
 var joinRights = []string{"SELECT swarmiji_message", "INSERT swarmiji_message"}
 
-// PublishTx implements [broker.TxPublisher] for transactions of the Broker's database. On
-// PostgreSQL the role of the transaction needs USAGE on the schema, and SELECT and INSERT on
-// swarmiji_message. Consumers are notified 5, 50 and 500 ms after the call, and find the messages
-// of a later commit at their next poll.
+// PublishTx implements [broker.TxPublisher]. It stores the messages by statements of t, a
+// transaction of the Broker's database. On PostgreSQL the role of t needs USAGE on the schema, and
+// SELECT and INSERT on swarmiji_message. Consumers are notified 5, 50 and 500 ms after the call,
+// and find the messages of a later commit at their next poll.
 //
 // The queues must exist; see Declare. If a queue is not known yet, the Broker's own connection
 // looks for it. On SQLite that waits for at most a second. It returns ErrUnavailable if the tables

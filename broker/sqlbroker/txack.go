@@ -13,8 +13,10 @@ import (
 // ackRights are the privileges that the role of a transaction of AckTx needs.
 var ackRights = []string{"SELECT swarmiji_message", "DELETE swarmiji_message"}
 
-// CheckTx implements [tx.Checker]. On PostgreSQL the role of t needs USAGE on the schema, and
-// SELECT, INSERT and DELETE on swarmiji_message. Returns ErrAccess without these.
+// CheckTx implements [tx.Checker]. It returns nil if PublishTx and AckTx can use t: t is a
+// transaction of the Broker's database, and on PostgreSQL its role has the rights. These are USAGE
+// on the schema, and SELECT, INSERT and DELETE on swarmiji_message. Returns ErrUnsupported for
+// another database, ErrAccess without the rights.
 func (b *Broker) CheckTx(ctx context.Context, t tx.Tx) error {
 	err := b.conn.Join(ctx, t, b.ready, append(ackRights, joinRights...), func(context.Context, *sqlconn.Tx) error { return nil })
 	return wrap(err, "use a transaction in", b.cfg.Namespace)
