@@ -85,7 +85,7 @@ func (b *Broker) List(ctx context.Context, queue string, lq broker.ListQuery) (b
 	return p, nil
 }
 
-// shown returns the message in a payload, for people and for scans. A payload that cannot be read
+// shown returns the message in a payload, as lists and scans show it. A payload that cannot be read
 // becomes the body of a message without an id.
 func shown(payload string) *broker.Message {
 	m, err := decode(payload)

@@ -100,7 +100,7 @@ func (lv *level) requestable() int {
 	return n
 }
 
-// wakeIfRoom wakes the level if messages may be requested. Call it with s.mu held.
+// wakeIfRoom wakes the goroutine of the level if messages may be requested. Call it with s.mu held.
 func (lv *level) wakeIfRoom() {
 	if lv.requestable() > 0 {
 		lv.wake.Notify()

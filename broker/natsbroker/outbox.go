@@ -82,8 +82,8 @@ func (o *outbox) remember(a acked) {
 	o.next = (o.next + 1) % maxRecent
 }
 
-// nak sends the return of a delivery to its queue. It does not wait. Without a connection it is
-// sent later, unless until has passed. It takes o.mu.
+// nak sends the answer that returns a delivery to its queue. It does not wait. Without a connection
+// it is sent later, unless until has passed. It takes o.mu.
 func (o *outbox) nak(q *queue, reply string, until time.Time) { o.send(q, reply, nakBody, until) }
 
 // isTrusted reports whether settlements may be sent on the connection s.

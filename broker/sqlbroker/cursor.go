@@ -35,7 +35,7 @@ func (f *fetcher) rewind() {
 }
 
 // costly reports whether claims from the first message take longer than cheapSweep, and the last
-// one was sent so recently that another would exceed one part in sweepPart of the time.
+// one was sent too recently. Another one would then exceed one part in sweepPart of the time.
 func (f *fetcher) costly() bool {
 	return f.sweep > cheapSweep && time.Since(f.swept) < sweepPart*f.sweep
 }

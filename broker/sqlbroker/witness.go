@@ -75,7 +75,7 @@ func (b *Broker) NoteStart(ctx context.Context, queue string, s broker.Start) (e
 }
 
 // JudgeStart implements [broker.Witness]. It stores the verdict of s in the note with the nonce of
-// s, and does nothing if the queue or the note does not exist. It waits for the database. Returns
+// s. It does nothing if the queue or the note does not exist. It waits for the database. Returns
 // ErrMalformed if s or the queue name is not valid, ErrClosed after Close, and errors of the
 // database.
 func (b *Broker) JudgeStart(ctx context.Context, queue string, s broker.Start) error {
