@@ -343,9 +343,9 @@ func (g *channel) flushAcks() {
 	}
 }
 
-// sendAcks sends one multiple acknowledgement for the tags below the first unsettled delivery. It
-// sends the other collected tags singly if all is true or if they have reached the threshold. Call
-// it with g.mu held.
+// sendAcks sends one multiple acknowledgement for the tags below the first that is unsettled or has
+// not arrived. It sends the other collected tags singly if all is true or if they have reached the
+// threshold. Call it with g.mu held.
 //
 // It sets g.ackSentAt and does not block, because writes go to a buffer. An error means that the
 // channel is closed. Then the messages are delivered again.
