@@ -115,8 +115,8 @@ func (g *channel) isLost() bool {
 // It does nothing once the subscription is closed. It takes g.rpc, g.st.mu and g.mu.
 //
 // The server fixes a consumer's prefetch at its start. For a higher prefetch one more consumer is
-// started. For a lower one all are cancelled and a new one is started. Unsettled deliveries of
-// cancelled consumers count against the new prefetch. As they are settled, more consumers follow.
+// started. For a lower one, and beyond maxConsumers, one consumer replaces all. Unsettled
+// deliveries of cancelled consumers count against the prefetch; as they end, more consumers follow.
 func (g *channel) adjustConsumers() error {
 	g.rpc.Lock()
 	defer g.rpc.Unlock()
