@@ -41,7 +41,7 @@ type channel struct {
 	consumed  int         // number of consumers started so far, for their tags; guarded by rpc
 
 	mu         sync.Mutex
-	dead       bool
+	dead       bool      // close was called
 	first      *delivery // the unsettled deliveries, a list in ascending order of tags
 	last       *delivery
 	next       uint64          // every tag below it was delivered

@@ -12,7 +12,8 @@ import (
 type letter struct{ broker.Dead }
 
 // PutDead implements [broker.DeadLetterer]. It creates the queue if it does not exist, and drops
-// the oldest letters above the limits. It waits only for a connection. It takes the queue's mutex.
+// the oldest letters above the limits. It waits only for a connection. It takes the queue's mutex,
+// and before that the Server's to create the queue.
 //
 // Returns ErrMalformed if the message or the queue name is not valid, ErrTooLarge if the message is
 // too large. Returns ErrUnavailable if ctx ends before a connection exists, ErrClosed after Close.

@@ -21,8 +21,8 @@ func (b *Broker) Queues(ctx context.Context) ([]string, error) {
 }
 
 // List implements [broker.Lister]. It shows every place, and passes over the messages before the
-// page. Held messages have no time. It waits only for a connection.
-// It takes the queue's mutex; for held messages also the Server's and those of the Brokers.
+// page. Held messages have no time. It waits only for a connection. It takes the queue's mutex; for
+// held messages also the Server's and those of the Brokers.
 //
 // Returns ErrMalformed for an invalid name, place or cursor, ErrNoQueue if the queue does not
 // exist. Returns ErrUnavailable if ctx ends before a connection exists, ErrClosed after Close.

@@ -47,7 +47,7 @@ var (
 type level struct {
 	s      *subscription
 	index  int
-	urgent bool
+	urgent bool // a less urgent level exists
 
 	want      int // its part of the prefetch
 	held      receive.Held[delivery]
@@ -55,11 +55,11 @@ type level struct {
 	pending   uint64 // messages that the server had after the last one, or at the last question
 	// number of messages that the consumer had delivered to any process, at the last one received here
 	delivered uint64
-	asking    bool
+	asking    bool // the goroutine of askPending runs
 	inbox     *pullInbox
-	created   time.Time   // creation time of the consumer; only run uses it
-	wake      wake.Signal // messages may be requested
-	resets    chan chan struct{}
+	created   time.Time          // creation time of the consumer; only run uses it
+	wake      wake.Signal        // messages may be requested
+	resets    chan chan struct{} // asks run to withdraw its requests; it closes the value then
 }
 
 // pullInbox is the inbox through which messages arrive. After each loss a new one is used, because

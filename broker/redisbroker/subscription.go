@@ -46,7 +46,7 @@ type subscription struct {
 	quiet    bool          // no message arrived for a while: finished claims can be reported
 	err      error         // error that Receive returns until a step succeeds
 	isClosed bool
-	isIdle   bool
+	isIdle   bool // idle is closed
 }
 
 // owner is the number under which a subscription holds messages, as long as it renews its lease in

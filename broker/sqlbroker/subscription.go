@@ -45,7 +45,7 @@ type subscription struct {
 	err      error                  // error that Receive returns until a claim succeeds
 	durable  time.Time              // claims answered before are on PostgreSQL's disk
 	isClosed bool
-	isIdle   bool
+	isIdle   bool // idle is closed
 }
 
 // Subscribe implements [broker.Broker]. If the queue does not exist it is created, without priority
