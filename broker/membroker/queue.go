@@ -98,8 +98,8 @@ func (q *queue) insert(m *broker.Message, at time.Time, same *item) {
 	}
 }
 
-// supersedes reports whether the item, or another item with the same ID that follows it in the list
-// of the ID, has the Generation of m or a later one. Call it with the queue's mutex held.
+// supersedes reports whether the item has the Generation of m or a later one. It also checks the
+// items that follow it in the list of its ID. Call it with the queue's mutex held.
 func (it *item) supersedes(m *broker.Message) bool {
 	for ; it != nil; it = it.same {
 		if it.m.Generation >= m.Generation {
