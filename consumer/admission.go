@@ -1,8 +1,8 @@
 package consumer
 
 // admit calls the functions of Config.Admit in order and reports whether the task may start.
-// Without such functions it returns true. It keeps the release of the admissions for
-// releaseAdmissions. Their context ends at a hard stop, or when the broker takes the task back.
+// Without such functions it returns true. releaseAdmissions calls the release functions that they
+// return. Their context ends at a hard stop, or when the broker takes the task back.
 //
 // If one of them returns an error or panics, admit releases the earlier admissions and returns
 // false. Another goroutine settles the task as if its handler had returned that error.

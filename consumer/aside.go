@@ -28,8 +28,9 @@ func (r *run) moveIfPaused() bool {
 	return true
 }
 
-// moveAside moves the message of a paused task to its own queue, which it declares. No attempt is
-// counted. If the settings or the broker fail, the message is delivered again after asideRetry.
+// moveAside moves the message of a paused task to a queue for such messages. Before that it
+// declares the queue and stores a setting that names it. No attempt is counted. If one of these two
+// steps fails, the message is delivered again after asideRetry.
 func (r *run) moveAside() {
 	q, name := r.queue, r.request.Name
 	to := settings.AsideQueue(q.name, name)
@@ -46,11 +47,11 @@ func (r *run) moveAside() {
 	}
 }
 
-// asideTasks moves the messages of a task that is no longer paused back to their queue.
+// asideTasks handles a queue of moved messages: it moves them back to the queue q.name.
 type asideTasks struct{ queueTasks }
 
 // Handle moves one message back, on another goroutine. If the task is paused again, it gives the
-// message back.
+// message back. A message that cannot be decoded is dead-lettered.
 func (q asideTasks) Handle(d broker.Delivery, worker int) {
 	r, err := q.read(d, worker)
 	switch {
@@ -87,7 +88,7 @@ func (q *queue) emptyAsides() {
 const asidePrefetch = 100
 
 // emptyAside moves the messages of a task back from the queue source, see [steer.Steer.Empty]. It
-// blocks until that has ended, or the consumer stops or leaves the queue. It logs the begin and an
+// blocks until that has ended, or the consumer stops or leaves the queue. It logs the start and an
 // error.
 func (q *queue) emptyAside(name, source string) {
 	cfg := q.cfg

@@ -265,7 +265,7 @@ func (c *Config) completeQueue(name string, q *QueueConfig) error {
 	return errors.Join(errs...)
 }
 
-// defaultWorkers returns the number of workers of a queue or a poll that sets none.
+// defaultWorkers returns GOMAXPROCS, the number of workers of a queue or a poll that sets none.
 func defaultWorkers() int { return runtime.GOMAXPROCS(0) }
 
 // setDefault sets *v to def if *v is the zero value.

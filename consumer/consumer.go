@@ -298,8 +298,8 @@ func (c *Consumer) Kill() { c.kill.Do(func() { close(c.killed) }) }
 func (c *Consumer) Stop() { c.halt.Do(func() { close(c.stopped) }) }
 
 // awaitServers waits until the broker answers, the list of revocations is loaded and the settings
-// are read. It declares the first queue by name and then returns the results of awaitRevocations.
-// While the broker cannot be reached, it waits; if ctx ends first, it returns the last error. It
+// are read. It declares the first queue by name and makes the tables of SQL result stores. Then it
+// calls awaitRevocations and [steer.Steer.Load]. If ctx ends first, it returns the last error. It
 // also returns an error if the broker refuses the queue, except for [broker.ErrTooMany]: openQueues
 // skips such a queue. Call unwatch at the end, after an error as well; it is never nil.
 //

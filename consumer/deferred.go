@@ -251,8 +251,6 @@ func (q *queue) settleDeferred(ctx context.Context, r *run, v verdict) {
 // within ctx. It stops at the first step that fails: runStep has then given the message back, or
 // settled the task.
 func (q *queue) finishDeferred(ctx context.Context, r *run, v verdict, answered bool) {
-	// if it is given back, it must come again unchanged, to be acknowledged, and not as a new copy
-	// that runs
 	r.final.Store(true)
 	r.wakeIfRevoked()
 	if !answered {
@@ -267,9 +265,9 @@ func (q *queue) finishDeferred(ctx context.Context, r *run, v verdict, answered 
 	r.notifyAwaiting()
 }
 
-// restore returns the run of a received deferral, made from the message and the times that it
-// stores. It stores them in a, too. The answer of the deferral settles the run; no handler runs.
-// Returns an error if the stored state or message cannot be read.
+// restore returns the run of a received deferral, made from the message and the times that the
+// deferral stores. It also sets them in a. The answer of the deferral settles the run; no handler
+// runs. Returns an error if the stored state or message cannot be read.
 func (q *queue) restore(a *answers.Claim) (*run, error) {
 	kept, err := answers.Read(a.Deferral.Attempt().State)
 	if err != nil {

@@ -103,8 +103,8 @@ func (q *queue) perform(r *run) {
 }
 
 // begin calls commitStart and marks the run as started. Its results are those of commitStart. A
-// forced stop waits while begin runs for a task that runs at most once. Of such a task it then
-// finds a started run, or begin settles the task as uncertain or gives it back.
+// forced stop waits for begin of a task that runs at most once. If the settlements have ended by
+// then, begin gives the task back or, if it is acknowledged, settles it as uncertain.
 func (q *queue) begin(r *run) (start bool, later func()) {
 	c := q.c
 	if !r.idempotent() {

@@ -10,13 +10,13 @@ import (
 	"github.com/swarmiji/swarmiji/internal/utf"
 )
 
-// live holds the queues of a consuming consumer and their workers. It does not change.
+// live holds the queues of a consuming consumer and their workers. It is immutable.
 type live struct {
 	queues  []*queue
 	workers []*intake.Workers
 }
 
-// consuming returns the queues of the consumer. Returns [ErrNotRunning] if it does not consume.
+// consuming returns the consumed queues and workers, or [ErrNotRunning] if c does not consume.
 func (c *Consumer) consuming() (*live, error) {
 	if l := c.live.Load(); l != nil {
 		return l, nil
@@ -43,7 +43,8 @@ func (c *Consumer) consumed(name string) *queue {
 	return nil
 }
 
-// endLive ends the changes of queues and returns the last ones. It takes c.changing.
+// endLive sets c.live to nil, so that queues can no longer be changed. It returns the last queues
+// and workers. It takes c.changing.
 func (c *Consumer) endLive() *live {
 	c.changing.Lock()
 	defer c.changing.Unlock()
@@ -84,8 +85,8 @@ func (c *Consumer) RemoveQueue(ctx context.Context, name string) error {
 	}
 }
 
-// addQueue is AddQueue for a complete configuration. own says that the program adds the queue, and
-// not its group. It takes c.changing.
+// addQueue is AddQueue for a configuration with its defaults set. own is true if the program adds
+// the queue, and false if its group does. It takes c.changing.
 func (c *Consumer) addQueue(ctx context.Context, name string, cfg *QueueConfig, own bool) error {
 	c.changing.Lock()
 	defer c.changing.Unlock()
@@ -125,10 +126,10 @@ func (c *Consumer) addQueue(ctx context.Context, name string, cfg *QueueConfig, 
 	return nil
 }
 
-// beginRemoval takes a queue, and its side queue of an older version, out of the live ones. A
-// goroutine of the settlement then ends them and sends the error to left. own says that the program
-// removes the queue, and not its group. Returns the errors of RemoveQueue that change nothing. It
-// takes c.changing.
+// beginRemoval removes a queue, and its side queue of an older version, from the consumed ones. A
+// goroutine of the settlement then calls leave for them and sends the errors to left. own is true
+// if the program removes the queue, and false if its group does. Returns the errors of RemoveQueue
+// that change nothing. It takes c.changing.
 func (c *Consumer) beginRemoval(name string, own bool) (left chan error, err error) {
 	c.changing.Lock()
 	defer c.changing.Unlock()
@@ -174,8 +175,8 @@ func (c *Consumer) beginRemoval(name string, own bool) (left chan error, err err
 	return left, nil
 }
 
-// leave ends the consumption of a queue with its own workers: it gives back the tasks that have not
-// started, closes the subscription, and waits until the others are settled. Returns the error of
+// leave ends the consumption of a queue with its own workers. It gives back the tasks that have not
+// started, closes the subscription, and blocks until the others are settled. Returns the error of
 // closing.
 func (q *queue) leave() error {
 	q.endFetch()
@@ -188,9 +189,9 @@ func (q *queue) leave() error {
 }
 
 // workersOf returns the workers of the queues: one set for each Poll and one for each other queue.
-// The workers do not run yet. Later they fetch nothing while too many handlers are stuck. It sets
-// q.workers of all queues. Queues of a Poll that are not open are left out, and so is a Poll
-// without open queues.
+// The workers do not run yet; Polls fetch already. They fetch nothing while too many handlers are
+// stuck. It sets q.workers and q.polled of all queues. It leaves out queues of a Poll that are not
+// open, and Polls without open queues.
 func workersOf(c *Consumer, queues []*queue) []*intake.Workers {
 	byName := make(map[string]*queue, len(queues))
 	for _, q := range queues {

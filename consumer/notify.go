@@ -29,7 +29,7 @@ func (r *run) notifyReceived() {
 	})
 }
 
-// info returns the place of this attempt in the life of its task, for an event.
+// info returns the life, the generation and the number of this attempt, for an event.
 func (r *run) info() events.TaskInfo {
 	return events.TaskInfo{Life: r.request.Life, Generation: r.request.Generation, Attempt: r.request.Retries + 1}
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// ReportProgress is the [task.Progressor] of the handler. Its first call makes the reporter of the
-// run. After the return of the handler it does nothing.
+// ReportProgress implements [task.Progressor]: a reporter passes the last p to sendProgress, at
+// most once a second. It does not block, and does nothing after the handler has returned.
 func (r *run) ReportProgress(p task.ProgressValue) {
 	if r.progress.Load() == nil {
 		r.progress.CompareAndSwap(nil, progress.New(r.sendProgress))

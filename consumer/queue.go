@@ -47,7 +47,7 @@ func newQueue(c *Consumer, name, source string, cfg *QueueConfig) *queue {
 	return q
 }
 
-// open sets the subscription of the queue, which is not open yet. tasks handles its messages.
+// open sets q.fetch, q.endFetch and q.in, which is not open yet. tasks handles its messages.
 func (q *queue) open(tasks intake.Tasks) {
 	q.fetch, q.endFetch = context.WithCancel(q.c.fetch)
 	q.in = intake.NewQueue(q.fetch, &intake.Config{
@@ -74,7 +74,7 @@ func (q *queue) log(level slog.Level, msg string, attrs ...slog.Attr) {
 		slog.String(middleware.LogQueue, q.source), slog.String(middleware.LogNode, q.c.cfg.Report.NodeID))...)
 }
 
-// queueTasks adapts a queue to [intake.Tasks].
+// queueTasks implements [intake.Tasks] for a queue.
 type queueTasks struct{ *queue }
 
 // Handle starts or settles the task of a delivery and blocks while its handler runs, see

@@ -33,8 +33,8 @@ func newAnswers(c *Consumer) *answers.Receiver {
 
 // settleDeferral settles a received deferral on a goroutine of the settlement and returns at once.
 // If the deferral is not settled when that goroutine ends, ReleaseUnsettled returns it to the store
-// for answers.RetryDelay. So it does for a queue that this consumer has left or paused while the
-// deferral was claimed.
+// for answers.RetryDelay. If this consumer has left or paused the queue while the deferral was
+// claimed, it is only returned in the same way.
 func (c *Consumer) settleDeferral(claim deferral.Delivery) {
 	w := &answers.Claim{Deferral: claim, Outcome: claim.Outcome(), Broker: c.cfg.Broker, Logger: c.cfg.Logger}
 	q := c.consumed(claim.Attempt().Queue)

@@ -18,9 +18,9 @@ func (r *run) store() resultstore.ResultStore {
 	return r.queue.c.stores.Of(r.request.Effective, r.request.ReplyTo)
 }
 
-// record returns the record of the task with the given state, verdict and time of its end. It
-// stores nothing. For a task that waits for an answer it extends the retention until after the
-// wait.
+// record returns the record of the task with this state, verdict and time of its end, and stores
+// nothing. With an end it ends the reports of progress and adds the last one. For a task that waits
+// for an answer it extends the retention until after the wait.
 func (r *run) record(state task.State, v verdict, ended time.Time) resultstore.Record {
 	req := &r.request
 	rec := resultstore.Record{
@@ -80,8 +80,8 @@ func (r *run) load(ctx context.Context, store resultstore.ResultStore) (resultst
 // It returns the verdict to continue with, which differs from v in two cases:
 //
 //   - The result is too large for the store: the failure, which it has stored instead.
-//   - The store has the final record of another attempt: the verdict of that record. The own one
-//     counts as rejected.
+//   - The store has the final record of another attempt: the verdict of that record. The record of
+//     this attempt counts as rejected.
 //
 // The second result is false if the settlement must not continue: runStep has then given the task
 // back, failed it or settled it.

@@ -21,6 +21,7 @@ import (
 // Only this file settles verdicts. The order is always: store the result, publish the successor or
 // the retry, acknowledge, send the event. After a crash at any step all steps are repeated.
 
+// kind is the kind of a [verdict].
 type kind int
 
 const (

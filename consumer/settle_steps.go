@@ -39,8 +39,8 @@ func (r *run) runStep(ctx context.Context, what string, step func(context.Contex
 }
 
 // handleStepError ends the settlement if repeating the step cannot change err, its error. what
-// names the step. It returns true if the settlement has ended so, and false, without an effect, for
-// any other error. It blocks while it settles the task.
+// names the step. It returns true if it has ended the settlement. For any other error it returns
+// false and does nothing. It blocks while it settles the task.
 //
 //   - The broker has taken the task back, or another attempt has settled it: it does nothing.
 //   - steps.ErrUncertain: the task fails as uncertain, see settleUncertain.

@@ -19,9 +19,9 @@ import (
 	"github.com/swarmiji/swarmiji/tx"
 )
 
-// SettleTx implements [task.Settler]. The order of its writes is that of every settlement: the
-// result, the successors, the acknowledgement. A handler that commits in spite of an error leaves a
-// task that is settled by its record, as after a crash between two steps.
+// SettleTx implements [task.Settler]. In t it stores result as the success of the task, sends the
+// successors and acknowledges the message, in this order. It does not commit. A handler that
+// commits in spite of an error leaves a task that is settled by its record, as after a crash.
 func (r *run) SettleTx(ctx context.Context, t tx.Tx, result any) error {
 	if err := r.inTx.Enter(); err != nil {
 		return err
@@ -56,7 +56,8 @@ func (r *run) SettleTx(ctx context.Context, t tx.Tx, result any) error {
 	return nil
 }
 
-// writeEnd writes the end v of the task, except for the acknowledgement. Its errors are those of
+// writeEnd writes the success v of the task in the transaction of w: its record, its successors,
+// and a record for its submitter. It does not acknowledge the message. Its errors are those of
 // SettleTx.
 func (r *run) writeEnd(ctx context.Context, w *intx.Writer, v verdict) error {
 	c, store, awaited := r.queue.c, r.store(), r.submitterStore()
@@ -96,9 +97,9 @@ func (r *run) writeEnd(ctx context.Context, w *intx.Writer, v verdict) error {
 	return err
 }
 
-// saveEnd stores the record of the task. A failure of an earlier life of the task is replaced.
-// Returns [task.ErrBadResult] if the record is too large, [resultstore.ErrStale] if another attempt
-// has ended the task, and errors of the database.
+// saveEnd stores v as the success of the task, in the transaction of w. It replaces a failure of an
+// earlier life of the task. Returns [task.ErrBadResult] if the record is too large,
+// [resultstore.ErrStale] if another attempt has ended the task, and errors of the database.
 func (r *run) saveEnd(ctx context.Context, w *intx.Writer, store resultstore.ResultStore, v verdict, ended time.Time) error {
 	rec, err := r.protectedRecord(task.StateSucceeded, v, ended)
 	if err != nil {
@@ -118,10 +119,11 @@ func (r *run) saveEnd(ctx context.Context, w *intx.Writer, store resultstore.Res
 	return err
 }
 
-// settleAfterTx settles a task whose handler has returned and may have committed a transaction with
-// its end. It blocks until the broker knows whether the message is gone. Then it settles the task
-// by the result and the error of the handler, or reports its success. After a stop the message
-// stays with the broker, which delivers it again if the transaction was rolled back.
+// settleAfterTx settles a task whose handler has returned and may have committed its end. It blocks
+// until the broker knows whether the message is gone. If so, it calls reportCommitted. Otherwise it
+// calls end.RolledBack, and settles the task by the result and the error of the handler,
+// [task.ErrNotCommitted] in place of nil. Without an answer before a stop it only calls
+// end.RolledBack: the message may be delivered again.
 func (q *queue) settleAfterTx(r *run, end *intx.End, result any, failure error) {
 	ctx, cancel := q.untilStop()
 	defer cancel()
@@ -151,9 +153,9 @@ func (q *queue) settleAfterTx(r *run, end *intx.End, result any, failure error) 
 	q.settle(r, v)
 }
 
-// reportCommitted reports a task that its handler has settled to the submitter, the hooks of the
-// sent tasks, the metrics, the listeners and the job. It blocks meanwhile, for at most StoreRetry
-// while the result store fails. The submitter then finds the record later.
+// reportCommitted reports a task that its handler has settled to the submitter, the enqueue hooks,
+// the metrics, the event bus and the job. It blocks meanwhile, for at most StoreRetry while the
+// result store fails; the submitter then finds the record later.
 func (q *queue) reportCommitted(r *run, end *intx.End) {
 	r.final.Store(true)
 	v := verdict{kind: succeeded, result: end.Value.Data, contentType: end.Value.ContentType}

@@ -159,8 +159,8 @@ func (c *Consumer) waiting() int {
 // isActive reports whether the handler runs. Only then may another goroutine read StartedAt.
 func (r *run) isActive() bool { return r.started.Load() && !r.returned.Load() }
 
-// infos returns the descriptions of those runs for which which returns true, sorted by the time
-// that since returns and then by id. A nil which selects all runs. It changes runs.
+// infos returns the descriptions of the runs that the function which selects (nil: all runs),
+// sorted by the time that since returns and then by id. It changes the slice runs.
 func infos(runs []*run, which func(*run) bool, since func(*run) time.Time) []TaskInfo {
 	if which != nil {
 		runs = slices.DeleteFunc(runs, func(r *run) bool { return !which(r) })

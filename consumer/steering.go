@@ -34,8 +34,8 @@ func (c *Config) checkSettings() error {
 	return errors.Join(errs...)
 }
 
-// newSteer sets c.steer and adds its admissions to c.cfg.Admit, as the first ones. Without
-// Config.Settings it does nothing.
+// newSteer sets c.steer and puts its two admissions before those of c.cfg.Admit. Returns the error
+// of [steer.New]. Without Config.Settings it does nothing.
 func (c *Consumer) newSteer() error {
 	if c.cfg.Settings == nil {
 		return nil
@@ -115,10 +115,10 @@ type groupServer struct{ *Consumer }
 // serveTimeout limits how long the consumer waits for the broker to add a queue of its group.
 const serveTimeout = 10 * time.Second
 
-// Wanted returns the queues of the program.
+// Wanted returns the names of the queues of the program.
 func (c groupServer) Wanted() []string { return c.wanted.Names() }
 
-// Queues returns the consumed queues.
+// Queues returns the names of the consumed queues.
 func (c groupServer) Queues() []string { return c.queues.Names() }
 
 // Serve adds a queue of the group, or scales a consumed one, as the program and s configure it.
@@ -145,7 +145,7 @@ func (c groupServer) Serve(name string, s settings.Served) error {
 	return err
 }
 
-// Leave removes a queue and does not wait for its running tasks.
+// Leave begins to remove a queue and does not wait for its running tasks. It logs a success.
 func (c groupServer) Leave(name string) error {
 	_, err := c.beginRemoval(name, false)
 	if err == nil {

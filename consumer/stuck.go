@@ -20,7 +20,7 @@ const MaxStuck = 256
 
 // timeLimit is the middleware that applies the time limits of a task, see [middleware.TimeLimit]. A
 // handler that has not returned a second after its hard limit is stuck: its worker takes other
-// tasks. timeLimit counts and logs it until it returns.
+// tasks. timeLimit counts the handler as stuck until it returns, and logs both.
 func (c *Consumer) timeLimit(next task.Handler) task.Handler {
 	stuck := c.countStuck
 	return task.HandlerFunc(func(ctx context.Context, r *task.Request) (any, error) {
@@ -29,8 +29,7 @@ func (c *Consumer) timeLimit(next task.Handler) task.Handler {
 }
 
 // countStuck adds delta to the counts of stuck handlers, in total, of the queue and in the metrics,
-// and logs the change. delta is 1 when a handler becomes stuck and -1 when it returns. A queue that
-// is not configured has no count of its own.
+// and logs the change. delta is 1 when a handler becomes stuck and -1 when it returns.
 func (c *Consumer) countStuck(r *task.Request, delta int) {
 	total := c.stuck.Add(r.Queue, delta)
 	c.cfg.Metrics.Stuck.Inc(int64(delta))

@@ -20,8 +20,8 @@ import (
 
 // Classes of errors. A store adds its own error to the chain. No error holds a secret.
 var (
-	// ErrStale is returned for an attempt that is over or deferred already, or that a later one
-	// follows.
+	// ErrStale is returned for an attempt that is over or already deferred, and if a later attempt of
+	// the task has begun.
 	ErrStale = errors.New("deferral: the attempt is over, deferred or followed by a later one")
 	// ErrRefused is returned if a deferral can never be stored. The key is missing, malformed or
 	// reserved by another task, or the state is too large.
@@ -49,25 +49,26 @@ type Attempt struct {
 // Store stores deferrals for any number of processes. A task has at most one deferral, which passes
 // from an attempt to the next. Safe for concurrent use; ctx limits every wait.
 type Store interface {
-	// Reserve reserves key for a running attempt. Call it before the request is sent: after it has
+	// Reserve reserves key for a running attempt. Call it before sending the request: when it has
 	// returned, an answer for key is kept for this attempt.
 	//
 	// A second call with another key replaces the reservation, and an answer for the earlier key is
-	// deleted. An unused answer for the same key that an earlier attempt got is kept.
+	// deleted. If an earlier attempt got an answer for the same key and did not use it, the answer is
+	// kept for this attempt.
 	Reserve(ctx context.Context, a Attempt, key string) error
-	// Defer ends an attempt. A consumer settles it when its answer comes, or after the time within.
-	// key "" means the reserved key. It does not change an attempt that is deferred already;
-	// Status.Before is then true.
+	// Defer ends an attempt that waits for its answer. A consumer settles it when the answer comes, or
+	// after the time within. key "" means the reserved key. If the attempt is already deferred, Defer
+	// changes nothing and Status.Before is true.
 	Defer(ctx context.Context, a Attempt, key string, within time.Duration) (Status, error)
 	// Drop ends an attempt that needs no answer, and the waits of earlier attempts. It does not change
-	// a deferred attempt. It returns nil if there is nothing to drop.
+	// a deferred attempt. It returns nil if the task has no deferral.
 	Drop(ctx context.Context, a Attempt) error
 	// DropUnanswered is Drop, unless an answer or a refusal was accepted for the attempt or an earlier
-	// one. In that case it defers the attempt instead, which the answer then settles, and returns
-	// true. It may be repeated.
+	// one. Then it defers the attempt instead, so that the answer settles it, and returns true. It may
+	// be repeated.
 	DropUnanswered(ctx context.Context, a Attempt) (answered bool, err error)
-	// Overtaken reports whether an attempt is deferred or over, or a later one has begun. If so,
-	// acknowledge a redelivered message of it and do nothing else.
+	// Overtaken reports whether an attempt is deferred or over, or a later attempt of the task has
+	// begun. If so, acknowledge a redelivered message of the attempt and do nothing else.
 	Overtaken(ctx context.Context, a Attempt) (bool, error)
 	// Subscribe returns a subscription to the due deferrals of these queues of the broker. Prefetch
 	// limits the unsettled deferrals that it holds. Default: 256. Lease is the time without a sign of

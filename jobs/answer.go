@@ -61,8 +61,8 @@ const (
 //     sending the request. Otherwise an early answer counts as late.
 //
 // It blocks until the commit, which other changes may share. The answer is counted; Config.OnAnswer
-// gets it unless it is Accepted. A repeated call is harmless: it returns Duplicate if the first one
-// was Accepted. Returns a [FieldError] for an invalid argument, or a result that JSON cannot
+// gets it unless it is Accepted. A repeated call is harmless: it returns Duplicate if the first
+// answer was Accepted. Returns a [FieldError] for an invalid argument, or a result that JSON cannot
 // encode. Returns [ErrUnavailable] if ctx ends before the store replies; the answer may then be
 // stored.
 func (s *Service) Complete(ctx context.Context, name, key string, result any) (Receipt, error) {
@@ -104,10 +104,11 @@ func (s *Service) answerOne(ctx context.Context, a Answer) (Receipt, error) {
 //
 // All answers are checked first: after a [FieldError] no answer was given.
 //
-// Of several answers, those whose key or job another transaction holds wait for a few seconds only.
-// It then returns [ErrHeld] with the receipts: one without a Kind is of an answer that must be
-// given again. After any other error, such as [ErrUnavailable] if ctx ends, no receipts are
-// returned, but some answers may have been given. Repeating the call is harmless.
+// If another transaction holds the key or the job of one of several answers, the call waits for a
+// few seconds only. It then returns [ErrHeld] with the receipts. A receipt without a Kind belongs
+// to an answer that must be given again. After any other error, such as [ErrUnavailable] if ctx
+// ends, no receipts are returned, but some answers may have been given. Repeating the call is
+// harmless.
 func (s *Service) AnswerAll(ctx context.Context, answers []Answer) ([]Receipt, error) {
 	if len(answers) == 0 {
 		return nil, nil
@@ -231,8 +232,8 @@ func (s *Service) reportAnswer(a Answer, r Receipt, ended runEnd) {
 //
 //   - j is nil, since no open job has the key: answerNoJob handles the answer.
 //   - No attempt has begun since j was created, requeued or finished: the answer is stored as an
-//     early answer, with the receipt Early. If the last run succeeded and j repeats or has
-//     children, the answer is dropped as a Duplicate.
+//     early answer (storeEarly), with the receipt Early, or Duplicate if one is stored already. If
+//     the last run succeeded and j repeats or has children, the answer is dropped as a Duplicate.
 //   - j already has an answer: Duplicate, and nothing changes.
 //   - Otherwise j accepts it (accept), with the receipt Accepted.
 //

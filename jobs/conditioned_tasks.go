@@ -89,9 +89,9 @@ func readWindows(text string) (*when.Windows, error) {
 	return when.ParseWindows(text, nil)
 }
 
-// withoutJob returns those of the given task indexes whose task has no job yet, in any state. It
-// only looks up ids that the caller has chosen, since other ids are never submitted twice. Without
-// such ids it reads nothing. Returns an error of the store.
+// withoutJob returns the given task indexes, in order, without those whose task already has a job
+// in any state. It only looks up ids that the caller has chosen, since other ids are never
+// submitted twice. If no id was chosen, it reads nothing. Returns an error of the store.
 func (k *conditionedJobs) withoutJob(ctx context.Context, some []int) (left []int, err error) {
 	var chosen []jobstore.Group
 	key := func(i int) jobstore.Group {
@@ -121,9 +121,11 @@ func (k *conditionedJobs) withoutJob(ctx context.Context, some []int) (left []in
 }
 
 // create creates the jobs of the given task indexes in one transaction, in order. If the service
-// refuses several of them (ErrState or ErrBadJob), none is created; it then splits the list in
-// halves and tries each half. It records the error of each refused job in errs (refusal). An error
-// of the store is recorded for all jobs of the transaction; they are not tried again.
+// refuses any of several jobs (ErrState or ErrBadJob), no job of the list is created. It then
+// splits the list in halves and tries each half, down to single jobs. It records the error of each
+// refused job in errs (refusal).
+//
+// An error of the store is recorded for all jobs of the transaction; they are not tried again.
 func (k *conditionedJobs) create(ctx context.Context, some []int) {
 	if len(some) == 0 {
 		return

@@ -251,9 +251,9 @@ func (s *Service) draft(spec *Spec) (Row, error) {
 	return j, nil
 }
 
-// setTimes sets Created, Changed, NextRun and Due of a new job. A zero NextRun becomes now; so does
-// a past one of a job with a queue. NextRun is then moved into the job's windows, which are the
-// times at which the job may start. Due becomes NextRun, or zero unless the job is QUEUED.
+// setTimes sets Created, Changed, NextRun and Due of a new job. A zero NextRun becomes now, and so
+// does a past NextRun of a job with a queue. NextRun is then moved into the job's windows, which
+// are the times at which the job may start. Due becomes NextRun, or zero unless the job is QUEUED.
 //
 // Since a transaction may run twice, j must be a copy of the draft.
 func (s *Service) setTimes(j *Row, now time.Time) {

@@ -96,9 +96,9 @@ func (m *maker) read(ctx context.Context, specs []Spec, drafts []Row) error {
 	return err
 }
 
-// add prepares the new job j of a spec, appends it to created, and returns it. It sets the times of
-// j (setTimes). If a unique job with its name exists, add applies the spec to that job and returns
-// it instead (updateExisting). It saves nothing.
+// add prepares the new job j of a spec, appends it to m.created, and returns it. It sets the times
+// of j (setTimes). If the spec is Unique and a unique job with its name exists, add applies the
+// spec to that job and returns it instead (updateExisting). It saves nothing.
 //
 // A job with a Parent becomes its child. A job whose sequence is in use becomes WAITING. Its keys,
 // its sequence and its unique name count as used for later specs of the call. Returns an error if a
@@ -134,8 +134,8 @@ func (m *maker) add(spec *Spec, j *Row) (*Row, error) {
 	return j, nil
 }
 
-// write saves the jobs in changed, then the jobs in created in the order of the specs. It sets
-// Changed and Due of the first, and the ids of the second. It does nothing for an empty list.
+// write saves the jobs in m.changed, then the jobs in m.created in the order of the specs. It sets
+// Changed and Due of the changed jobs and the ids of the created jobs. It skips an empty list.
 // Returns the first error of the store.
 func (m *maker) write(ctx context.Context) error {
 	if len(m.changed) > 0 {

@@ -14,8 +14,8 @@ func (spec *Spec) canShareTx() bool {
 }
 
 // createShared creates one job with a Key, for a Spec that canShareTx accepts. It blocks until the
-// commit. Changes of other callers may share its transaction: one of its own would cost six round
-// trips to a server.
+// commit. Changes of other callers may share its transaction: a transaction for this job alone
+// would cost six round trips to a server.
 //
 // Returns a KeyTakenError if an open job or a waiting task has the key. Returns ErrUnavailable if
 // ctx ends first; the job may then still be created. Returns other errors of the store unchanged.

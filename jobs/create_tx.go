@@ -39,8 +39,9 @@ func (s *Service) CreateTx(ctx context.Context, t tx.Tx, spec Spec) (Created, er
 	return s.createTx(ctx, t, spec, false)
 }
 
-// createTx is CreateTx. With once it creates no job if one with the Name and the Key exists in any
-// state; Existed is then true.
+// createTx creates a job in the transaction t of the caller, as CreateTx does. With once it creates
+// no job if a job with the Name and the Key of spec exists in any state. The result then has the id
+// of that job, and Existed is true. Returns the errors of CreateTx.
 func (s *Service) createTx(ctx context.Context, t tx.Tx, spec Spec, once bool) (Created, error) {
 	store, ok := capability.As[jobstore.Joiner](s.c.Store)
 	if !ok {
@@ -80,7 +81,9 @@ func (s *Service) createTx(ctx context.Context, t tx.Tx, spec Spec, once bool) (
 	return done[0], nil
 }
 
-// canJoin returns ErrUnsupported if the job would lock other jobs.
+// canJoin returns an error that wraps ErrUnsupported if the spec has a SequenceKey, a Parent or
+// Unique: such a job would lock other jobs until the caller's transaction ends. Otherwise it
+// returns nil.
 func (spec *Spec) canJoin() error {
 	field := ""
 	switch {

@@ -89,9 +89,10 @@ func (s *Service) Fail(ctx context.Context, f Fail) error {
 	return err
 }
 
-// FailUnlessAnswered is [Service.Fail]. delivered reports that an answer had come that no worker
-// had claimed. The job is then due with that answer and has not failed; of f only Data was stored.
-// Returns the errors of Fail. Only a failure and ErrStale are counted.
+// FailUnlessAnswered makes a running job FAILED, as [Service.Fail] does, and reports whether an
+// answer had come first. If an answer has come that no worker has claimed, and f.Token is not 0,
+// delivered is true: the job is due with that answer and has not failed. Of f only Data is then
+// stored. Returns the errors of Fail. Only a failure and ErrStale are counted.
 func (s *Service) FailUnlessAnswered(ctx context.Context, f Fail) (delivered bool, err error) {
 	data, err := rules.CheckGiven(f.Data)
 	if err != nil {

@@ -98,7 +98,7 @@ type explainer struct {
 	*Explanation
 }
 
-// add appends the reason w with a formatted text.
+// add formats the text of w and appends w to the reasons.
 func (x *explainer) add(w Why, text string, args ...any) {
 	w.Text = fmt.Sprintf(text, args...)
 	x.Reasons = append(x.Reasons, w)
@@ -217,10 +217,10 @@ func doing(j *Row) string {
 	return "which is " + string(j.State)
 }
 
-// explainPaused adds the reasons of a PAUSED job. A child waits for its parent. Any other job
-// waits for its pending children: it adds one reason for each of the first three, and their number
-// if there are more. From 256 children on the number is "or more". If no child is pending any
-// more, the reason names no child. Returns errors of the store.
+// explainPaused adds the reasons of a PAUSED job. A child waits for its parent. Any other job waits
+// for its pending children: it adds one reason for each of the first three, and their number if
+// there are more. It counts at most 256 children; the text then says "256 children in all, or
+// more". If no child is pending any more, the reason names no child. Returns errors of the store.
 func (x *explainer) explainPaused(ctx context.Context) error {
 	if x.Job.Parent != 0 {
 		x.add(Why{Kind: WhyParent, Job: x.Job.Parent}, "It waits until its parent, job %d, has finished its run and is PAUSED.", x.Job.Parent)

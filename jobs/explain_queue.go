@@ -82,9 +82,9 @@ func (x *explainer) explainServed(ctx context.Context, data *line.Status) error 
 }
 
 // addLimit adds a reason if the weight of the job does not fit into the limit of the queue beside
-// the running jobs. In a strict queue, in which no job passes an earlier one, it also adds a first
-// job that does not fit. It reports whether it added a reason. Without a limit it adds nothing.
-// Returns errors of the store.
+// the running jobs. Otherwise, in a strict queue, in which no job passes an earlier one, it adds a
+// reason if an earlier job does not fit (addEarlierJob). It reports whether it added a reason.
+// Without a limit it adds nothing. Returns errors of the store.
 func (x *explainer) addLimit(ctx context.Context, data *line.Status) (bool, error) {
 	j := x.row
 	if data.Limit == 0 {
@@ -112,8 +112,8 @@ func (x *explainer) addLimit(ctx context.Context, data *line.Status) (bool, erro
 }
 
 // addEarlierJob adds a reason if the first due job of a strict queue is another job and does not
-// fit into the limit. It reports whether it added one. g contains the limit and the weight of the
-// running jobs. Returns errors of the store.
+// fit into the limit. It reports whether it added a reason. g contains the limit and the weight of
+// the running jobs. Returns errors of the store.
 func (x *explainer) addEarlierJob(ctx context.Context, data *line.Status, g line.Gauge) (bool, error) {
 	found, err := x.tx.Line(ctx, Line{Queue: x.Job.Queue, State: Queued, By: x.At, Order: data.Order}, 1)
 	if err != nil || len(found) == 0 || found[0].ID == x.Job.ID || g.Fits(found[0].Weight) {

@@ -75,10 +75,10 @@ func (s *Service) Finish(ctx context.Context, f Finish) error {
 // With stop, a job that repeats ends as if it did not repeat. failed reports that j is FAILED
 // because its repeat has no next run. A FINISHED job with a Queue or a Key loses its Reason.
 //
-// The caller has checked that j can end. Afterwards Engine.One updates the sequence and the parent
-// of j. Returns ErrNeedsOwnTx if other changes share t and other jobs depend on j. Returns
-// ErrOutstanding if a job to delete has children. Returns errors of the store, and ErrLocks for
-// another try (eachChild).
+// The caller has checked that j can end. Afterwards txn.Engine updates the sequence and the parent
+// of j (updateRelated). Returns ErrNeedsOwnTx if other changes share t and other jobs depend on j.
+// Returns ErrOutstanding if a job to delete has children. Returns errors of the store, and ErrLocks
+// for another try (eachChild).
 func (s *Service) finish(ctx context.Context, t *txn.Step, j *Row, stop bool) (failed bool, err error) {
 	if t.Shared() && !rules.StandsAlone(j) {
 		return false, txn.ErrNeedsOwnTx

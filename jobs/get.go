@@ -368,10 +368,10 @@ func (s *Service) addRelatives(ctx context.Context, out []Handout) error {
 // includes neither.
 func hasRelatives(h *jobstore.Handout) bool { return !h.GivenUp && (h.Parent != 0 || h.HasChildren) }
 
-// addChildren adds all FINISHED and CANCELLED children to the lists of h, in the order of ids.
-// From the child on with which the Data exceed MaxChildrenData bytes in total, children have nil
-// Data. It reads them page by page. Returns errors of the store; h may then have a part of the
-// children.
+// addChildren adds all FINISHED and CANCELLED children to the lists of h, in the order of ids. The
+// first child whose Data would exceed MaxChildrenData bytes in total gets nil Data, and so do all
+// later children. It reads them page by page. Returns errors of the store; h may then have a part
+// of the children.
 func addChildren(ctx context.Context, tx jobstore.Tx, h *jobstore.Handout) error {
 	left := MaxChildrenData
 	after := ID(0)

@@ -13,9 +13,9 @@ import (
 // later. data replaces the job's data unless nil. why becomes its Reason, cut to [MaxReason] bytes.
 // If counted is false, the ended attempt does not count in Attempt. A token of 0 always matches.
 //
-// The time from which the job's repeat counts stays, and a job of a sequence stays the current one.
-// If an answer has come that no worker has claimed yet, the job is made due with that answer
-// instead. Only data is then stored.
+// The time from which the job's repeat counts stays. A job of a sequence stays its current job. If
+// an answer has come that no worker has claimed yet, the job is made due with that answer instead.
+// Only data is then stored.
 //
 // Returns [ErrStale] if token is not the token of the current attempt, and [ErrNotRunning] if the
 // job does not run. Returns [ErrNotFound] for an unknown id and a [FieldError] for invalid data or

@@ -54,8 +54,9 @@ func (s *Service) RenewAll(ctx context.Context, held []*Row, lease time.Duration
 	return errs, asked, nil
 }
 
-// renewTogether renews the leases of jobs in one transaction. With free, a job that another
-// transaction has locked gets ErrNotFound. Other results are those of RenewAll. It counts nothing.
+// renewTogether renews the leases of jobs in one transaction and returns the results of RenewAll,
+// without counting them. With free it skips jobs that another transaction has locked: their result
+// is ErrNotFound. Without free it waits for these jobs.
 func (s *Service) renewTogether(ctx context.Context, held []*Row, lease time.Duration, free bool) (errs []error, asked time.Time, err error) {
 	ids := make([]ID, len(held))
 	for i, h := range held {

@@ -43,10 +43,10 @@ func (s *Service) repeatFrom(r *when.Repeat, scheduled, started, now time.Time) 
 	return next, err
 }
 
-// exactly applies r to base, whichever base r names, and keeps microseconds. r itself drops
-// fractions of a second, which would make a job due early. exactly adds the fraction again, unless
-// r moves to the start of a unit. The result is never the zero time. Returns the error of r for a
-// time out of range.
+// exactly applies the modifiers of r to base, even if r counts from another time. It keeps the
+// fraction of a second of base, which r itself drops and which would make a job due early. It drops
+// the fraction if r moves to the start of a unit. The result is never the zero time. Returns the
+// error of r for a time out of range.
 func exactly(r *when.Repeat, base time.Time) (time.Time, error) {
 	next, err := r.After(base, base, base)
 	if err != nil {

@@ -150,16 +150,16 @@ type Stats struct {
 	GivenUp   int64 // jobs that FAILED after ten claims by RetryAfter
 	GivenBack int64 // claims that were given back
 	Renewed   int64 // leases renewed
-	Updated   int64
+	Updated   int64 // calls of Update
 	Finished  int64 // runs that succeeded
-	Retried   int64
+	Retried   int64 // runs and attempts that ended for another one
 	Failed    int64 // runs that failed, and repeats without a next run
-	Deleted   int64
-	Cancelled int64
-	Requeued  int64
+	Deleted   int64 // jobs deleted by Delete
+	Cancelled int64 // calls of Cancel
+	Requeued  int64 // jobs requeued
 	Stale     int64 // calls that returned ErrStale
 	Waiting   int64 // calls of Get that wait now
-	Withdrawn int64
+	Withdrawn int64 // calls of Withdraw
 	Expected  int64 // keys that Expect has reserved
 	Awaiting  int64 // attempts that began to wait for an answer
 	Accepted  int64 // answers that a job or a task accepted, claimed early answers included

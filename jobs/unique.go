@@ -12,9 +12,9 @@ import (
 )
 
 // readNames finds the oldest unique job of each name, locks it, and stores it in m.named. A name
-// without such a job gets nil. It looks again for a job that has changed before the lock. It may
-// change names. Returns ErrLocks, for another try, if a job with a higher id is locked already.
-// Returns errors of the store.
+// without such a job gets nil. If a found job has changed before its lock, it looks for the name
+// again. It deletes names that are done from the map names. Returns ErrLocks, for another try, if a
+// job with a higher id is locked already. Returns errors of the store.
 func (m *maker) readNames(ctx context.Context, names map[jobstore.Group]bool) error {
 	m.named = make(map[jobstore.Group]*Row, len(names))
 	for g := range names {

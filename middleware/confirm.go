@@ -11,6 +11,7 @@ type Confirmer interface {
 	OnConfirm(fn func(err error))
 }
 
+// confirmerKey is the key of the [Confirmer] in a context.
 type confirmerKey struct{}
 
 // WithConfirmer returns a context in which [ConfirmerFrom] and [OnConfirm] find c. Producers call
@@ -19,7 +20,8 @@ func WithConfirmer(ctx context.Context, c Confirmer) context.Context {
 	return context.WithValue(ctx, confirmerKey{}, c)
 }
 
-// ConfirmerFrom returns the confirmer of the submission that ctx belongs to.
+// ConfirmerFrom returns the confirmer of the submission that ctx belongs to. It returns nil and
+// false if ctx does not belong to a submission.
 func ConfirmerFrom(ctx context.Context) (Confirmer, bool) {
 	c, ok := ctx.Value(confirmerKey{}).(Confirmer)
 	return c, ok

@@ -107,7 +107,8 @@ func (h *Histogram) Mean() float64 {
 	return float64(h.sum.Load()) / float64(n)
 }
 
-// Variance returns the variance of the values, as if each were the middle of its bucket.
+// Variance returns the variance of the values, as if each were the middle of its bucket. Without
+// values it returns 0.
 func (h *Histogram) Variance() float64 {
 	s := h.Snapshot() // both loops need the same counts
 	n, mean := float64(s.Count()), 0.0
@@ -124,7 +125,7 @@ func (h *Histogram) Variance() float64 {
 	return variance
 }
 
-// middle returns the middle of the bucket with the largest value top.
+// middle returns the middle of the bucket whose largest value is top.
 func middle(top int64) float64 {
 	bottom := bucketTop(bucketOf(top)-1) + 1
 	return (float64(bottom) + float64(top)) / 2
@@ -133,10 +134,11 @@ func middle(top int64) float64 {
 // StdDev returns the square root of Variance.
 func (h *Histogram) StdDev() float64 { return math.Sqrt(h.Variance()) }
 
-// Percentile returns the value that at least the fraction p (0 to 1) of all values do not exceed.
+// Percentile returns the smallest value that at least the fraction p (0 to 1) of all values do not
+// exceed. It may be 6.25 % too high. Without values it returns 0.
 func (h *Histogram) Percentile(p float64) float64 { return h.Percentiles([]float64{p})[0] }
 
-// Percentiles returns the percentile of each p in ps.
+// Percentiles returns the percentile of each p in ps, in their order, as Percentile does.
 func (h *Histogram) Percentiles(ps []float64) []float64 {
 	var counts [buckets]int64
 	var total int64

@@ -58,8 +58,10 @@ type Hooks struct {
 	OnFailure func(ctx context.Context, r *task.Request, err error)
 }
 
+// sends reports whether h has an enqueue-hook.
 func (h *Hooks) sends() bool { return h.BeforeEnqueue != nil || h.AfterEnqueue != nil }
 
+// performs reports whether h has a hook around or after the run of a handler.
 func (h *Hooks) performs() bool {
 	return h.BeforePerform != nil || h.AroundPerform != nil || h.AfterPerform != nil || h.OnSuccess != nil || h.OnRetry != nil || h.OnFailure != nil
 }
@@ -80,7 +82,7 @@ type HookSet struct {
 	Tasks  map[string][]Hooks // by the task's name
 }
 
-// of returns the hooks of a task for which use returns true.
+// of returns the hooks of a task for which use returns true, the global ones first.
 func (s *HookSet) of(name string, use func(*Hooks) bool) []*Hooks {
 	var hs []*Hooks
 	for _, list := range [...][]Hooks{s.Global, s.Tasks[name]} {
@@ -114,7 +116,8 @@ func (s *HookSet) byTask(use func(*Hooks) bool) *hooksByTask {
 	return b
 }
 
-// of returns the hooks of a task.
+// of returns the hooks of a task: its own list, which includes the global hooks, else the global
+// hooks.
 func (b *hooksByTask) of(name string) []*Hooks {
 	if hs, own := b.tasks[name]; own {
 		return hs
@@ -185,8 +188,9 @@ func (s HookSet) Dequeued(logger *slog.Logger) func(ctx context.Context, r *task
 	}
 }
 
-// beforeEnqueue runs the BeforeEnqueue hooks, each until the first error. The returned after runs
-// the AfterEnqueue hooks. If beforeEnqueue returns an error, it has already called after.
+// beforeEnqueue runs the BeforeEnqueue hooks in order, until the first error, which is the veto.
+// The returned after runs the AfterEnqueue hooks of those that returned nil, the last first. If
+// beforeEnqueue returns an error, it has already called after.
 func beforeEnqueue(ctx context.Context, queue string, e *task.Envelope, hs []*Hooks, logger *slog.Logger) (after func(error), err error) {
 	passed := 0
 	for ; passed < len(hs); passed++ {
@@ -213,6 +217,9 @@ func beforeEnqueue(ctx context.Context, queue string, e *task.Envelope, hs []*Ho
 	return after, err
 }
 
+// enqueue runs the BeforeEnqueue hooks and then next. It returns their veto, or the error of next.
+// The AfterEnqueue hooks run when the submission has ended, or, if ctx does not belong to a
+// submission, when next has returned.
 func enqueue(ctx context.Context, queue string, e *task.Envelope, hs []*Hooks, next Sender, logger *slog.Logger) error {
 	after, err := beforeEnqueue(ctx, queue, e, hs, logger)
 	if err != nil {
@@ -226,7 +233,8 @@ func enqueue(ctx context.Context, queue string, e *task.Envelope, hs []*Hooks, n
 	return err
 }
 
-// performer returns the perform-hooks as middleware.
+// performer returns the perform-hooks hs as middleware. A panic of AroundPerform becomes the error
+// of the run.
 func performer(hs []*Hooks, logger *slog.Logger) Middleware {
 	return func(next task.Handler) task.Handler {
 		for _, h := range slices.Backward(hs) {
@@ -238,6 +246,7 @@ func performer(hs []*Hooks, logger *slog.Logger) Middleware {
 	}
 }
 
+// performed is a handler that calls hooks before and after next.
 type performed struct {
 	hooks  []*Hooks
 	next   task.Handler
@@ -246,7 +255,9 @@ type performed struct {
 
 var errNoReturn = fmt.Errorf("%w: it did not return", task.ErrPanic)
 
-// Handle runs the hooks and the handler. The error of a veto is the error of the run.
+// Handle runs the BeforePerform hooks in order, the handler next, and then the hooks of after, also
+// if next panics or calls runtime.Goexit. After the error of a BeforePerform hook the handler does
+// not run, and Handle returns that error as veto converts it.
 func (p *performed) Handle(ctx context.Context, r *task.Request) (res any, err error) {
 	passed := 0
 	for ; passed < len(p.hooks); passed++ {
@@ -269,8 +280,8 @@ func (p *performed) Handle(ctx context.Context, r *task.Request) (res any, err e
 	return nil, err
 }
 
-// veto returns the error of a run that a before-hook refused: an error without a verdict becomes
-// final.
+// veto converts the error of a before-hook to the error of the run. An error without a verdict
+// becomes [task.Fail], so that the task is not retried; other errors stay.
 func veto(err error) error {
 	if isVerdict(err) {
 		return err
@@ -278,8 +289,9 @@ func veto(err error) error {
 	return task.Fail(err)
 }
 
-// after runs AfterPerform and the hook for the outcome, the last Hooks first. passed is the number
-// of Hooks whose BeforePerform returned nil.
+// after runs the AfterPerform hooks and the hooks for the outcome (see conclusion), the last Hooks
+// first. It runs AfterPerform only of the first passed Hooks, those whose BeforePerform returned
+// nil. Panics are logged.
 func (p *performed) after(ctx context.Context, r *task.Request, passed int, res any, err error) {
 	attrs := taskAttrs(r)
 	conclude, what := p.conclusion(ctx, r, res, err)
@@ -293,8 +305,9 @@ func (p *performed) after(ctx context.Context, r *task.Request, passed int, res 
 	}
 }
 
-// conclusion returns a function that calls the hook for the outcome of the attempt, and the name of
-// the hook. The function is nil if the attempt does not count.
+// conclusion returns a function that calls the hook of one Hooks for the outcome of the attempt,
+// and the name of that hook. The function is nil for a snooze and a deferral, and if the attempt
+// does not count (see void).
 func (p *performed) conclusion(ctx context.Context, r *task.Request, res any, err error) (conclude func(*Hooks), what string) {
 	if void(ctx, r, err) {
 		return nil, ""
@@ -339,8 +352,9 @@ func void(ctx context.Context, r *task.Request, err error) bool {
 	return err != nil && r.Effective.Idempotent.Or(true)
 }
 
-// Guard calls a hook without an error result. It recovers a panic and logs it as an error with the
-// hook's name. Default logger: slog.Default(). Producers and consumers use it for their own hooks.
+// Guard calls fn, a hook without an error result, and recovers its panic. It logs the panic as an
+// error with attrs and the name of the hook. Default logger: slog.Default(). Producers and
+// consumers use it for their own hooks.
 func Guard(ctx context.Context, logger *slog.Logger, hook string, fn func(), attrs ...slog.Attr) {
 	p, panicked := errors.AsType[*task.PanicError](guard.Call(func() error { fn(); return nil }))
 	if !panicked {
@@ -353,6 +367,7 @@ func Guard(ctx context.Context, logger *slog.Logger, hook string, fn func(), att
 		slog.String("hook", hook), slog.String("error", p.Error()), slog.String("stack", p.Trace))...)
 }
 
+// taskAttrs returns the attributes of the task of r for log lines.
 func taskAttrs(r *task.Request) []slog.Attr {
 	return []slog.Attr{
 		slog.String(LogTaskID, string(r.ID)), slog.String(LogTask, r.Name), slog.String(LogQueue, r.Queue), slog.Int(LogAttempt, r.Retries+1),

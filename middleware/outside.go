@@ -15,6 +15,7 @@ func Outside(m Middleware) Middleware {
 	return func(next task.Handler) task.Handler { return &outside{Handler: m(next), wrap: m, inner: next} }
 }
 
+// outside is a handler with middleware of [Outside], which [Split] can remove again.
 type outside struct {
 	task.Handler
 	wrap  Middleware
@@ -40,8 +41,9 @@ func Split(h task.Handler) (outer []Middleware, inner task.Handler) {
 // task back. It is code of this process only; for rules of all processes use a [task.RetryPolicy].
 type RetryHandler func(ctx context.Context, r *task.Request, err error) error
 
-// OnError returns middleware that calls decide for each failed attempt. Given to [task.Task.Handle]
-// it also sees time limits and panics ([Outside]).
+// OnError returns middleware that calls decide for each failed attempt, see [RetryHandler], and
+// returns the error of decide instead. Given to [task.Task.Handle] it also sees time limits and
+// panics ([Outside]).
 func OnError(decide RetryHandler) Middleware {
 	return Outside(func(next task.Handler) task.Handler {
 		return task.HandlerFunc(func(ctx context.Context, r *task.Request) (any, error) {

@@ -36,4 +36,5 @@ func Retry(c RetryConfig) Middleware {
 	})
 }
 
+// isVerdict reports whether err has a verdict, such as [task.Retry], [task.Snooze] or [task.Fail].
 func isVerdict(err error) bool { return task.VerdictOf(err) != nil }

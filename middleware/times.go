@@ -85,8 +85,9 @@ func (m *Metrics) ObserveRun(r *task.Request, ended time.Time) {
 	}
 }
 
-// waitsSince returns since when the task of this attempt could have run. It returns false if the
-// request does not tell.
+// waitsSince returns the time since when the task of this attempt could have run: its submission,
+// or the end of its delay. It returns false for a redelivery, and for a later attempt without a
+// delay: the request does not show when that began to wait.
 func waitsSince(r *task.Request) (time.Time, bool) {
 	begin := r.SentAt
 	due := r.Effective.NotBefore.Or(time.Time{})
@@ -97,11 +98,11 @@ func waitsSince(r *task.Request) (time.Time, bool) {
 	return begin, first && !begin.IsZero()
 }
 
-// OfQueue returns the histograms of a queue, which it adds if they do not exist. Safe for
-// concurrent use.
+// OfQueue returns the histograms of a queue. It adds them if they do not exist. Safe for concurrent
+// use.
 func (m *Metrics) OfQueue(queue string) *Times { return &m.queueTimes(queue).Times }
 
-// OfTask returns the histograms of a task's name, which it adds if they do not exist. Above
+// OfTask returns the histograms of a task's name. It adds them if they do not exist. Above
 // [MaxTaskNames] names it returns those of [OtherTasks]. Safe for concurrent use.
 func (m *Metrics) OfTask(name string) *Times {
 	if t := lookup(&m.times.tasks, name); t != nil {
@@ -121,7 +122,8 @@ func (m *Metrics) OfTask(name string) *Times {
 	return t
 }
 
-// queueTimes returns the metrics of a queue, which it adds if they do not exist.
+// queueTimes returns the metrics of a queue. It adds them if they do not exist, and calls OnLabel
+// for them. It may take m.times.mu.
 func (m *Metrics) queueTimes(queue string) *queueTimes {
 	if t := lookup(&m.times.queues, queue); t != nil {
 		return t
@@ -137,7 +139,7 @@ func (m *Metrics) queueTimes(queue string) *queueTimes {
 	return t
 }
 
-// lookup returns the entry of a map, nil if it does not exist.
+// lookup returns the entry of a map with this key, or nil if it does not exist. It takes no lock.
 func lookup[T any](p *atomic.Pointer[map[string]*T], key string) *T {
 	if all := p.Load(); all != nil {
 		return (*all)[key]
@@ -145,8 +147,8 @@ func lookup[T any](p *atomic.Pointer[map[string]*T], key string) *T {
 	return nil
 }
 
-// add returns the entry of a map, and true if it has added it. Call it with the mutex of the maps
-// held.
+// add returns the entry of a map with this key. If it does not exist, add replaces the map by a
+// copy with a zero entry, and added is true. Call it with the mutex of the maps held.
 func add[T any](p *atomic.Pointer[map[string]*T], key string) (t *T, added bool) {
 	if t := lookup(p, key); t != nil {
 		return t, false
@@ -161,7 +163,8 @@ func add[T any](p *atomic.Pointer[map[string]*T], key string) (t *T, added bool)
 	return t, true
 }
 
-// tell calls OnLabel for the metric of a name. Call it with m.times.mu held.
+// tell calls OnLabel, if it is set, for a metric: name is its name in labelled, and value the value
+// of its label. Call it with m.times.mu held.
 func (m *Metrics) tell(name, value string, metric any) {
 	if m.OnLabel == nil {
 		return
@@ -170,9 +173,10 @@ func (m *Metrics) tell(name, value string, metric any) {
 	m.OnLabel(labelled[i], value, metric)
 }
 
-// SetOldest records since when the oldest of the ready tasks of a queue waits. A zero since says
-// that none waits, or that the broker does not know. The age is shown from the first known one on.
-// Safe for concurrent use. A consumer with Metrics calls it, as it calls [Metrics.SetQueue].
+// SetOldest records since when the oldest of the ready tasks of a queue waits. A zero since means
+// that no task waits, or that the broker does not know it: the age becomes 0 if ready is 0, and
+// else stays as it was. OnLabel gets the age with the first known one. Safe for concurrent use. A
+// consumer with Metrics calls it, as it calls [Metrics.SetQueue].
 func (m *Metrics) SetOldest(queue string, ready int, since time.Time) {
 	t := m.queueTimes(queue)
 	switch {

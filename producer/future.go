@@ -20,6 +20,7 @@ type resolved struct {
 	err error
 }
 
+// ID returns the id of the task.
 func (s *resolved) ID() task.ID { return s.id }
 
 // Done returns a closed channel.
@@ -61,6 +62,7 @@ func (o *observed) wait() (*waiter, error) {
 	return o.waiter, o.err
 }
 
+// ID returns the id of the task.
 func (o *observed) ID() task.ID { return o.id }
 
 // Done returns a channel that is closed when the task has ended or the producer is closed. If the
@@ -112,6 +114,7 @@ type waiter struct {
 	groups    []awaitedGroup
 }
 
+// ID returns the id of the task.
 func (w *waiter) ID() task.ID { return w.id }
 
 // Done returns a channel that is closed when the outcome is known: the task has ended, its result

@@ -21,9 +21,11 @@ type ids struct {
 	random *bufio.Reader
 }
 
+// newIDs returns a source of ids. It reads nothing yet.
 func newIDs() *ids { return &ids{random: bufio.NewReaderSize(rand.Reader, 1024)} }
 
-// Read implements io.Reader for the library. It fills p with random bytes.
+// Read implements io.Reader for the library that makes the ids. It fills p with random bytes, or
+// returns the error of the system's source. It takes i.mu.
 func (i *ids) Read(p []byte) (int, error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()

@@ -96,7 +96,8 @@ func (p *Producer) publishPlain(ctx context.Context, all []*staged) []error {
 	return errs
 }
 
-// keep stores tasks with conditions in Config.Jobs in one call, and returns the error of each.
+// keep stores tasks with conditions in Config.Jobs in one call, blocks until they answer, and
+// returns the error of each.
 func (p *Producer) keep(ctx context.Context, all []*staged) []error {
 	kept := make([]task.Conditioned, len(all))
 	for i, s := range all {

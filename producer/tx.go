@@ -57,8 +57,9 @@ func (p *Producer) Connect(ctx context.Context) error {
 	return p.connect(ctx, true)
 }
 
-// connect declares the queues if declare is true, and opens the streams of results. A part that has
-// succeeded is not done again.
+// connect declares the queues if declare is true, and opens the streams of results. It blocks
+// within ctx. A part that has succeeded is not done again. Returns the errors of declareQueues and
+// of listening.
 func (p *Producer) connect(ctx context.Context, declare bool) error {
 	if declare {
 		if err := p.declareQueues(ctx); err != nil {
@@ -156,9 +157,10 @@ func (p *Producer) prepareTx(ctx context.Context, c *task.Call, s *staged) error
 	return p.prepare(ctx, c, s)
 }
 
-// beforeTx returns the port that stores tasks in transactions, after connect. For a task with
-// conditions the port is not needed and may be nil. Returns [broker.ErrUnsupported] without one,
-// and the errors of connect.
+// beforeTx calls connect and returns the port that stores tasks in transactions: Config.Outbox,
+// else the broker. For a task with conditions (conditions is true) the port is not needed and may
+// be nil. For another task it returns [broker.ErrUnsupported] if there is no such port. Also
+// returns the errors of connect.
 func (p *Producer) beforeTx(ctx context.Context, conditions bool) (broker.TxPublisher, error) {
 	out := p.cfg.Outbox
 	if out == nil {
@@ -177,7 +179,8 @@ func (p *Producer) beforeTx(ctx context.Context, conditions bool) (broker.TxPubl
 	return out, err
 }
 
-// keepTx stores a task with conditions in Config.Jobs, in the transaction t.
+// keepTx stores a task with conditions in Config.Jobs, in the transaction t. Returns
+// [broker.ErrUnsupported] if the jobs are not a [JobTxCreator], and their errors.
 func (p *Producer) keepTx(ctx context.Context, t tx.Tx, s *staged) error {
 	jobs, ok := capability.As[JobTxCreator](p.cfg.Jobs)
 	if !ok {
@@ -212,8 +215,8 @@ func (p *Producer) SubmitWorkTx(ctx context.Context, t tx.Tx, w task.Work) ([]ta
 	return pending, err
 }
 
-// storeTx stores the first steps in the transaction of the workflow, all or none. Middleware learns
-// the outcome.
+// storeTx stores the first steps in the transaction of the workflow (b.store), all or none, and
+// returns its error. Middleware learns the outcome.
 func (b *builder) storeTx(first []*staged) error {
 	outs := make([]broker.Outgoing, len(first))
 	for i, s := range first {
@@ -228,8 +231,8 @@ func (b *builder) storeTx(first []*staged) error {
 // program drops it, its waiter is released: after a rollback nothing else would do that.
 type uncommitted struct{ *waiter }
 
-// inTransaction returns the handle for a waiter of such a task. It returns any other handle as it
-// is.
+// inTransaction returns an uncommitted handle if pending is a waiter. When the program drops that
+// handle, the waiter is released. It returns any other handle as it is.
 func inTransaction(pending task.Pending) task.Pending {
 	w, ok := pending.(*waiter)
 	if !ok {
@@ -249,7 +252,8 @@ func (h *uncommitted) Done() <-chan struct{} {
 	return h.waiter.Done()
 }
 
-// Result implements [task.Pending].
+// Result implements [task.Pending], see [waiter.Result]. It keeps h, and so the waiter, until it
+// returns.
 func (h *uncommitted) Result(ctx context.Context, v any) error {
 	defer runtime.KeepAlive(h)
 	return h.waiter.Result(ctx, v)

@@ -60,7 +60,8 @@ func (e *UniqueError) Error() string {
 	return fmt.Sprintf("unique key %q: task %s has it: %v", utf.Cut(e.Key, 128), e.Task, e.err)
 }
 
-// Unwrap returns the reason.
+// Unwrap returns the reason, an error that wraps [broker.ErrIndeterminate] or
+// [broker.ErrUnavailable].
 func (e *UniqueError) Unwrap() error { return e.err }
 
 // claimer returns the store of the keys of unique tasks: Config.Claimer, else Config.Results if it

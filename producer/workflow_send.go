@@ -13,8 +13,8 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// rootEnvelope returns the envelope of an imaginary task before the workflow, as whose successors
-// the first steps are made.
+// rootEnvelope returns the envelope of an imaginary parent task. The first steps of the workflow
+// are made as the successors of this parent, which is never sent.
 func (b *builder) rootEnvelope() *task.Envelope {
 	c := &b.work.Call
 	e := &task.Envelope{

@@ -25,13 +25,14 @@ func newFilter() *filter {
 	return &filter{seed: maphash.MakeSeed(), bits: make([]uint64, filterBits/64)}
 }
 
-// place returns the first bit of an id and the distance between its bits.
+// place returns the number of the first bit of an id, modulo filterBits, and the distance between
+// its bits.
 func (f *filter) place(id task.ID) (at, step uint64) {
 	h := maphash.String(f.seed, string(id))
 	return h, h>>32 | 1
 }
 
-// add adds an id that is revoked until ends.
+// add adds an id that is revoked until ends, in milliseconds since 1970.
 func (f *filter) add(id task.ID, ends int64) {
 	at, step := f.place(id)
 	for range filterLooks {

@@ -109,7 +109,7 @@ func New(c Config) (*List, error) {
 	return newList(c), nil
 }
 
-// newList returns a list for a complete configuration. It starts nothing.
+// newList returns a list for a configuration with its defaults set. It starts nothing.
 func newList(c Config) *List {
 	l := &List{cfg: c, caughtUp: make(chan struct{}), broken: make(chan struct{}), set: set{max: c.Max, forget: c.Live}}
 	l.ctx, l.end = context.WithCancel(context.Background())

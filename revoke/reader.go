@@ -57,9 +57,9 @@ func (r *reader) publish(ctx context.Context, e events.Event) error {
 	return nil
 }
 
-// next blocks until the next revocation and returns it. It removes an own event from r.unseen.
-// While events are unseen, it publishes them again after each quiet period. Returns the cause of
-// ctx or an error of the bus.
+// next blocks until the next revocation and returns it. If the reader has published its event, next
+// removes the event from r.unseen. While events are unseen, it publishes them again after each
+// quiet period. Returns the cause of ctx or an error of the bus.
 func (r *reader) next(ctx context.Context) (Revocation, error) {
 	for {
 		e, err := r.receive(ctx)

@@ -17,7 +17,7 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// waiting is a task's message in a queue.
+// waiting is the message of a task, found in a queue.
 type waiting struct {
 	queue string
 	out   broker.Outgoing
@@ -47,9 +47,10 @@ func (r *Revoker) find(ctx context.Context, ids []task.ID) map[task.ID]waiting {
 	return found
 }
 
-// remove removes the found messages from their queues and from found. It returns an outcome for
-// each id, in order: Removed if its message was removed, else Noted. An id that occurs twice is
-// Noted the second time. The error joins the failed removals; the outcomes are valid then, too.
+// remove removes the found messages from their queues, see removeOne, and from the map found. It
+// returns an outcome for each id, in order: Removed if its message was removed, else Noted. An id
+// that occurs twice is Noted the second time. The error joins the failed removals; the outcomes are
+// valid then, too.
 func (r *Revoker) remove(ctx context.Context, ids []task.ID, found map[task.ID]waiting) ([]Outcome, error) {
 	outcomes := make([]Outcome, len(ids))
 	var errs []error

@@ -71,6 +71,7 @@ type Selector struct {
 	SentBefore time.Time
 }
 
+// isZero reports whether no field of s is set: it chooses no task.
 func (s *Selector) isZero() bool { return *s == Selector{} }
 
 // Check returns an error that wraps [ErrBadSelector] for an invalid selector:
@@ -151,14 +152,14 @@ const (
 	fieldAnswer    = "answer"
 )
 
-// marker returns an event that revokes nothing, with a new token. A reader that receives it has
-// received all earlier events. node is its sender.
+// marker returns an event of the sender node that revokes nothing, with a new token. A reader that
+// receives it has received all earlier events.
 func marker(node string) events.Event {
 	return events.Event{Type: events.TaskRevoke, NodeID: node, Time: time.Now(), Fields: map[string]any{fieldToken: rand.Text()}}
 }
 
-// event returns v as an event of the sender node, with the token of v, or a new one. v does not
-// change.
+// event returns the event by which the process node sends v. It has the token of v, or a new one. v
+// does not change.
 func (v *Revocation) event(node string) events.Event {
 	e := marker(node)
 	if v.token != "" {

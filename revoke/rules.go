@@ -23,6 +23,7 @@ type shape struct {
 	name, queue, root bool
 }
 
+// rule is the end of a selector, in milliseconds since 1970, and its SentBefore.
 type rule struct {
 	ends   int64
 	before time.Time // zero: no limit

@@ -11,11 +11,13 @@ import (
 // pattern is a compiled pattern of names: a list of literal texts and wildcards.
 type pattern []piece
 
+// piece is a literal text or a wildcard.
 type piece struct {
 	kind kind
 	text string // of a literal
 }
 
+// kind is the kind of a piece.
 type kind uint8
 
 const (
@@ -102,7 +104,10 @@ func (p pattern) match(s string) bool {
 // positions is a set of numbers from 0 to naming.MaxName.
 type positions [naming.MaxName/64 + 1]uint64
 
-func (b *positions) set(i int)      { b[i>>6] |= 1 << (i & 63) }
+// set adds i to the set.
+func (b *positions) set(i int) { b[i>>6] |= 1 << (i & 63) }
+
+// has reports whether i is in the set.
 func (b *positions) has(i int) bool { return b[i>>6]&(1<<(i&63)) != 0 }
 
 // nameBytes reports whether s can be a part of a name, at its beginning or after a letter.

@@ -16,6 +16,7 @@ func (s Static) Route(context.Context, *task.Envelope) (string, error) { return 
 // Queues returns the queue.
 func (s Static) Queues() []string { return []string{s.queue()} }
 
+// queue returns s, or [DefaultQueue] if s is empty.
 func (s Static) queue() string {
 	if s == "" {
 		return DefaultQueue
@@ -32,7 +33,7 @@ type Func struct {
 	List []string
 }
 
-// Route returns the result of Fn.
+// Route returns the result of Fn, or [DefaultQueue] if Fn is nil.
 func (f Func) Route(ctx context.Context, e *task.Envelope) (string, error) {
 	if f.Fn == nil {
 		return DefaultQueue, nil
@@ -40,7 +41,7 @@ func (f Func) Route(ctx context.Context, e *task.Envelope) (string, error) {
 	return f.Fn(ctx, e)
 }
 
-// Queues returns a copy of List.
+// Queues returns a copy of List, or only [DefaultQueue] if List is empty.
 func (f Func) Queues() []string {
 	if len(f.List) == 0 {
 		return []string{DefaultQueue}

@@ -40,6 +40,7 @@ type Table struct {
 	queues   []string
 }
 
+// compiled is a [Route] with its compiled pattern.
 type compiled struct {
 	pattern pattern
 	queue   string
@@ -100,6 +101,7 @@ func (t *Table) Route(_ context.Context, e *task.Envelope) (string, error) {
 // route names it.
 func (t *Table) Queues() []string { return slices.Clone(t.queues) }
 
+// appendNew appends s to list unless list contains it, and returns the result.
 func appendNew(list []string, s string) []string {
 	if slices.Contains(list, s) {
 		return list

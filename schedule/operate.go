@@ -27,7 +27,8 @@ func (s *Schedule) Pause(ctx context.Context, id string) error {
 }
 
 // Resume gives a paused entry a due time again and returns that time. If the entry is not paused,
-// Resume changes nothing and returns its due time.
+// Resume changes nothing and returns its due time. If the entry is changed during the call, Resume
+// pauses the entry and starts again.
 //
 //   - A recurring entry continues with its first run from now on. Runs missed during the pause are
 //     left out. If it has no further run, it gets no due time, and the result is the zero time.

@@ -278,6 +278,8 @@ type pace struct {
 	mean time.Duration // moving average of the run times; 0: none yet
 }
 
+// waitBehind is the time in which the workers should run the ticks that wait in the queue, see
+// pace.
 const waitBehind = 100 * time.Millisecond
 
 // note adds the duration of a run to the moving average, in which it counts an eighth. The first

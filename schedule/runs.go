@@ -42,7 +42,7 @@ func (s *Schedule) Runs(ctx context.Context, id string) ([]Run, error) {
 }
 
 // LastRun returns the last run of an entry that [Schedule.List] or [Schedule.Get] returned, as Runs
-// does. It returns false if the entry has no run.
+// does. It returns false if the entry has no run, and after an error of the result store.
 func (s *Schedule) LastRun(ctx context.Context, it *Item) (Run, bool, error) {
 	if len(it.Runs) == 0 {
 		return Run{}, false, nil
@@ -51,7 +51,8 @@ func (s *Schedule) LastRun(ctx context.Context, it *Item) (Run, bool, error) {
 	return run, err == nil, err
 }
 
-// run returns the run of an entry at an instant, with its record.
+// run returns the run of an entry at the instant due, with its record. Without a result store or a
+// record, Run.Record is nil. Returns other errors of the result store.
 func (s *Schedule) run(ctx context.Context, id string, due time.Time) (Run, error) {
 	run := Run{Due: due, Task: TickID(s.name, id, due)}
 	if s.c.Results == nil {

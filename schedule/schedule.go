@@ -173,7 +173,8 @@ func (s *Schedule) AddAll(ctx context.Context, at When, calls []task.Call, opts 
 	return noteNew(added, entries, func(es []Entry) ([]bool, error) { return s.c.Store.Add(ctx, es) })
 }
 
-// noteNew adds entries by add and sets New of each result. Returns the error of add.
+// noteNew calls add with the entries, and returns added with its results in the fields New. Returns
+// the error of add.
 func noteNew(added []Added, entries []Entry, add func([]Entry) ([]bool, error)) ([]Added, error) {
 	is, err := add(entries)
 	if err != nil {
@@ -185,7 +186,9 @@ func noteNew(added []Added, entries []Entry, add func([]Entry) ([]bool, error)) 
 	return added, nil
 }
 
-// prepare returns the entries of AddAll, and their results without New. It reads the store.
+// prepare returns the entries of AddAll, and their results without New. It stores nothing, but
+// reads the store's clock and entries of older versions. Returns the errors of AddAll, except those
+// of adding.
 func (s *Schedule) prepare(ctx context.Context, at When, calls []task.Call, opts []Option) ([]Entry, []Added, error) {
 	now, err := s.now(ctx)
 	if err != nil {
@@ -246,7 +249,8 @@ func (s *Schedule) payload(ctx context.Context, call *task.Call, spec when.Spec,
 	return ID(payload), payload, err
 }
 
-// content returns the checked content of an entry for call, with opts applied.
+// content returns the checked content of an entry for call, with opts applied. Returns an error if
+// the call or an option is not valid for an entry.
 func (s *Schedule) content(call *task.Call, spec when.Spec, opts []Option) (*Content, error) {
 	if err := checkCall(call); err != nil {
 		return nil, err

@@ -22,6 +22,7 @@ type runState struct {
 	after  []byte // set by this run; nil: not set
 }
 
+// runStateKey is the key of the *runState in the context of a handler.
 type runStateKey struct{}
 
 // State returns the state that the last run of the calling handler's entry stored with [SetState].

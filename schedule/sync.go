@@ -29,7 +29,7 @@ import (
 // [Changer].
 func WithName(name string) Option { return func(c *Content) { c.Name = name } }
 
-// nameIn returns the name that opts give to an entry.
+// nameIn returns the name that opts give to an entry, or "".
 func nameIn(opts []Option) string {
 	var c Content
 	for _, o := range opts {
@@ -209,7 +209,8 @@ func checkNames(want []Definition) error {
 }
 
 // define returns the entry of a definition, and sets the fields of r that do not depend on the
-// store. Next is the first run after now and margin; zero: there is no such run.
+// store. Next of the entry is the first run after now and margin; zero: there is no such run.
+// Returns an error if the definition is invalid.
 func (s *Schedule) define(d *Definition, now time.Time, margin time.Duration, r *SyncedEntry) (Entry, error) {
 	spec, said, err := d.At.parse(now)
 	if err != nil {

@@ -116,8 +116,8 @@ func (w When) spec(now time.Time) (s when.Spec, first time.Time, said string, er
 	return s, first, said, nil
 }
 
-// parse returns the spec of w and how a phrase was understood, as spec does. The spec may have no
-// further run.
+// parse returns the spec of w and how a phrase was understood, as spec does, but accepts a spec
+// without a further run.
 func (w When) parse(now time.Time) (s when.Spec, said string, err error) {
 	if w.make == nil {
 		return nil, "", fmt.Errorf("%w: the When is its zero value; use Now, In, At, Every or ByCron", when.ErrBadSpec)

@@ -38,9 +38,9 @@ func (f *fields) prepare() {
 	}
 }
 
-// carry returns the numbers of the periods in which the field has a matching value. inner holds the
-// numbers of the matching inner units, counted from 1970; each period has size of them. For example
-// it derives the matching hours from the matching minutes.
+// carry returns the numbers of the periods in which the field has a matching value, as
+// progressions. inner holds the numbers of the matching inner units, counted from 1970; each period
+// has size of them. For example it derives the matching hours from the matching minutes.
 func (f *field) carry(inner []progression, size int64) []progression {
 	if slices.Contains(inner, everything) && f.mask != 0 {
 		return []progression{everything}

@@ -208,6 +208,7 @@ func (f *fields) describeHours(minute string) string {
 	return "at " + enumerate(times)
 }
 
+// two returns v with at least two digits: 5 becomes "05".
 func two(v int) string { return fmt.Sprintf("%02d", v) }
 
 // enumerateParts joins the parts that are not empty with commas.

@@ -5,6 +5,7 @@ import (
 	"time"
 )
 
+// kind is the kind of a token.
 type kind int
 
 const (
@@ -54,7 +55,8 @@ func tokenize(text string) []token {
 	return append(tokens, token{}, token{})
 }
 
-// phrase is the state of parsing one text.
+// phrase is the state of parsing one text. Its parsing methods read tokens from next on, and skip
+// those that they understand.
 type phrase struct {
 	input  string
 	now    time.Time
@@ -63,8 +65,10 @@ type phrase struct {
 	next   int
 }
 
+// peek returns the next token and does not skip it. At the end it is a token of kind nothing.
 func (p *phrase) peek() token { return p.tokens[p.next] }
 
+// done reports whether all tokens are parsed.
 func (p *phrase) done() bool { return p.peek().kind == nothing }
 
 // take skips the next token if it is the given word or sign, and reports whether it did. It never

@@ -64,6 +64,7 @@ type modifier struct {
 	n    int // the number of units, or the weekday
 }
 
+// op is the kind of a modifier.
 type op int
 
 const (

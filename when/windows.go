@@ -219,9 +219,9 @@ func (w *Windows) Contains(t time.Time) bool {
 	return w.until(t.Unix()+p.off, true) > 0
 }
 
-// until returns the number of seconds, from c on, for which the windows stay in the state open or
-// closed. c is the time on the clock. It returns 0 if they are not in that state at c, and a week
-// or more if they always are.
+// until returns the number of seconds, from c on, for which the windows stay open (open is true) or
+// closed (false). c is the time on the clock. It returns 0 if they are not in that state at c, and
+// a week or more if they always are.
 func (w *Windows) until(c int64, open bool) int64 {
 	// 1970-01-01 was a Thursday.
 	c = mod(c+4*daySeconds, weekSeconds)
@@ -251,8 +251,9 @@ func (w *Windows) until(c int64, open bool) int64 {
 	return weekSeconds - c + w.spans[0].start
 }
 
-// nextChange returns the first instant at or after u at which the windows are in the state open or
-// closed; u itself if they are in it. It returns false if that does not happen within two weeks.
+// nextChange returns the first instant at or after u at which the windows are open (open is true)
+// or closed (false): u itself if they are at u. Instants are seconds since 1970 in UTC. It returns
+// false if that does not happen within two weeks.
 func (w *Windows) nextChange(u int64, open bool) (int64, bool) {
 	end := u + 2*weekSeconds // a week, and a margin for clocks that are set back
 	for u < end {
@@ -312,8 +313,8 @@ func (w *Windows) describe() string {
 	return "when one of these opens: " + text + " " + zone
 }
 
-// periodOf returns the period of loc that contains u. With a nil loc, which is UTC, that is all
-// time.
+// periodOf returns the period of loc that contains u, in seconds since 1970 in UTC. With a nil loc,
+// which is UTC, that is all time.
 func periodOf(u int64, loc *time.Location) period {
 	if loc == nil {
 		return period{-1 << 62, 1 << 62, 0}

@@ -12,16 +12,18 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// show is one call of Show.
+// show is the state of one call of Show, which collects the tree of a workflow. One goroutine uses
+// it.
 type show struct {
 	v     *Viewer
 	tree  *Tree
-	order []*Node // all nodes, in the order of the tree
-	nodes map[task.ID]*Node
-	known []Known
+	order []*Node           // all nodes, in the order of the tree
+	nodes map[task.ID]*Node // the same by id, without members that only their group lists
+	known []Known           // tasks that history has added
 }
 
-// add adds a node. It returns false if the tree is full.
+// add adds a node to s.order and s.nodes, and returns true. If these have MaxTasks nodes, it sets
+// Tree.More and returns false instead.
 func (s *show) add(n *Node) bool {
 	if len(s.order) >= MaxTasks {
 		s.tree.More = true
@@ -31,7 +33,14 @@ func (s *show) add(n *Node) bool {
 	return true
 }
 
-// steps adds the steps and groups whose ids derive from the root, and then the last step.
+// steps reads the steps of the workflow and adds them in order: first the tasks and groups whose
+// ids derive from the root and a number, then the last step, whose id is the root. It skips ids
+// without a record, and ends the first part after unknownInARow of them in a row, or if the tree is
+// full.
+//
+// It sets State of the tree from the last step. If that step has failed, expired or was revoked, it
+// also sets Failed: the step that its error names, else the last step itself. Returns errors of the
+// stores.
 func (s *show) steps(ctx context.Context) error {
 	unknown := 0
 	for i := 1; i <= serializer.MaxLinks && unknown < unknownInARow; i++ {
@@ -72,7 +81,10 @@ func (s *show) steps(ctx context.Context) error {
 	return nil
 }
 
-// load returns the node of a task by its record, or nil if no store has one.
+// load reads the record of a task and returns a node without children. It returns nil, without an
+// error, if no store has the record. It skips a record which says that the result is in another
+// store. A sealed error that cannot be opened is replaced by one of type "sealed". Returns errors
+// of the stores.
 func (v *Viewer) load(ctx context.Context, id task.ID) (*Node, error) {
 	for _, store := range v.stores {
 		rec, err := store.Load(ctx, id)
@@ -90,6 +102,7 @@ func (v *Viewer) load(ctx context.Context, id task.ID) (*Node, error) {
 	return nil, nil
 }
 
+// nodeOf returns a node of a task, without children, with the fields of its record.
 func nodeOf(rec *resultstore.Record) *Node {
 	return &Node{
 		ID: rec.ID, Name: rec.Name, State: rec.State, Retries: rec.Retries, Life: rec.Life, StartedAt: rec.StartedAt, FinishedAt: rec.FinishedAt,
@@ -97,8 +110,12 @@ func nodeOf(rec *resultstore.Record) *Node {
 	}
 }
 
-// group returns the node of a group with its known members, or nil if the gatherer does not know
-// the group.
+// group returns the node of a group with its counts and its known members, in the order of their
+// index. Returns nil, without an error, if no gatherer is configured or it does not know the group.
+//
+// A member that has not ended has a node only if a store has its record. Errors of sealed members
+// that cannot be opened are left out. Members beyond MaxMembers are left out, and Tree.More is set.
+// Returns errors of the gatherer and the stores.
 func (s *show) group(ctx context.Context, id task.ID) (*Node, error) {
 	g := s.v.gather
 	if g == nil {
@@ -138,7 +155,10 @@ func (s *show) group(ctx context.Context, id task.ID) (*Node, error) {
 	return n, nil
 }
 
-// history adds the tasks that only a history knows.
+// history asks Config.History for the tasks of the workflow and adds those that the tree lacks, to
+// s.known too. A task without a record gets a node with its id, name and state only. It stops when
+// the tree is full, and does nothing without Config.History. Returns the errors of History and of
+// the stores.
 func (s *show) history(ctx context.Context) error {
 	if s.v.cfg.History == nil {
 		return nil
@@ -173,8 +193,10 @@ func (s *show) history(ctx context.Context) error {
 	return nil
 }
 
-// nest moves the members of groups below their groups, and the tasks of the history below their
-// groups or parents. The others are the steps of the tree.
+// nest sets Tree.Steps to the nodes of s.order that are below no other node. A member of a group is
+// replaced by its own node in s.order, if it has one, which leaves the steps. A task of the history
+// moves below its group, else below its parent, if the tree contains that node. No node is put
+// below itself.
 func (s *show) nest() {
 	below := make(map[task.ID]bool)
 	for _, n := range s.order {
@@ -200,7 +222,7 @@ func (s *show) nest() {
 	s.tree.Steps = slices.DeleteFunc(s.order, func(n *Node) bool { return below[n.ID] })
 }
 
-// contains reports whether n is below the task of the tree.
+// contains reports whether n is below tree, at any depth. A node is not below itself.
 func (s *show) contains(tree, n *Node) bool {
 	for _, c := range tree.Children {
 		if c == n || s.contains(c, n) {

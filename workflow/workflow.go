@@ -27,17 +27,17 @@ type Config struct {
 	// Wire opens sealed records. Use the same values as the consumers. Errors of sealed records are
 	// not shown without its Sealer.
 	Wire serializer.Wire
-	// History returns the known tasks with this root, at most limit. nil: only records tell of tasks,
-	// so that tasks that wait for their start, and those of OnSuccess, OnError and handlers, are not
-	// shown.
+	// History returns the known tasks with this root, at most limit. nil: only tasks with a record are
+	// shown. Tasks that wait for their start, and those of OnSuccess, OnError and handlers, are then
+	// not shown.
 	History func(ctx context.Context, root task.ID, limit int) ([]Known, error)
 }
 
 // Known is a task of a workflow as a history knows it.
 type Known struct {
 	ID     task.ID
-	Parent task.ID // "": none
-	Group  task.ID // "": none
+	Parent task.ID // "": no parent
+	Group  task.ID // "": no group
 	Name   string
 	State  task.State
 }
@@ -77,14 +77,14 @@ type Node struct {
 
 	Name                  string
 	State                 task.State
-	Retries, Life         int
+	Retries, Life         int       // as in resultstore.Record
 	StartedAt, FinishedAt time.Time // of the last attempt
 	NodeID                string    // consumer that wrote the record
 	Error                 *task.RemoteError
 	Progress              task.ProgressValue
 
-	// Children are the known members of a group, each by its last step, in order; of a task the tasks
-	// that followed it, as far as a history knows them.
+	// Children are the known members of a group, in the order of their index, each as its last step.
+	// Children of a task are the tasks that followed it, as far as a history knows them.
 	Children []*Node
 }
 
@@ -96,8 +96,8 @@ type Viewer struct {
 	codec  *wire.Codec
 }
 
-// New returns a Viewer. It does no I/O. Returns all problems of c, joined, and
-// [resultstore.ErrUnsupported] if Results only carries replies.
+// New returns a Viewer over the stores of c. It does no I/O. Returns a nil Viewer and all problems
+// of c, joined; [resultstore.ErrUnsupported] if Results only carries replies.
 func New(c Config) (*Viewer, error) {
 	var errs []error
 	switch {
@@ -118,14 +118,14 @@ func New(c Config) (*Viewer, error) {
 	return v, nil
 }
 
-// Show returns the tree of the workflow with this id, which is that of its last step. It reads each
-// record once, so that the parts of a running workflow may be of different moments.
+// Show returns the tree of the workflow with this id, which is the id of its last step. It reads
+// each record once, so the parts of a running workflow may be from different moments.
 //
 // The ids of the steps derive from the id of the workflow. Steps with chosen ids, except for the
 // last one, and tasks in groups inside of a Map are shown only if a history knows them.
 //
-// Returns [task.ErrNotFound] if nothing is known of the workflow, [task.ErrBadID], and errors of
-// the stores and the history.
+// Returns [task.ErrNotFound] if no store and no history knows a task of the workflow, and
+// [task.ErrBadID] for an invalid id. Returns errors of the stores and the history.
 func (v *Viewer) Show(ctx context.Context, root task.ID) (*Tree, error) {
 	if err := root.Check(); err != nil {
 		return nil, err

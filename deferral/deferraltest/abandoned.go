@@ -6,8 +6,8 @@ import (
 	"github.com/swarmiji/swarmiji/deferral"
 )
 
-// testAbandoned shows that an attempt that reserved a key and was silent for a day is not over: the
-// broker may have its message for longer.
+// testAbandoned expects that an attempt that reserved a key and was silent for a day is delivered
+// as Abandoned. Ack does not end that attempt: the broker may have its message for longer.
 func testAbandoned(w *world) {
 	a := attempt("t1", 0)
 	w.reserve(a, "k")

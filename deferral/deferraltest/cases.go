@@ -63,7 +63,8 @@ func testTimesOut(w *world) {
 	w.ack(w.take(deferral.TimedOut))
 }
 
-// testAnswerAfterATimeout expects that an answer between Next and the next attempt is for that one.
+// testAnswerAfterATimeout expects that an answer between Next and the next attempt is kept for the
+// next attempt.
 func testAnswerAfterATimeout(w *world) {
 	w.defers(attempt("t1", 0), "k", time.Hour, deferral.Status{})
 	w.advance(time.Hour)
@@ -126,7 +127,7 @@ func testEarly(w *world) {
 }
 
 // testOneHolder expects that a deferral whose lease has ended goes to another consumer, with Again
-// set. All settlements of the first one then return ErrLeaseLost.
+// set. Next, Release and Ack of the first consumer then return ErrLeaseLost.
 func testOneHolder(w *world) {
 	w.defers(attempt("t1", 0), "k", time.Hour, deferral.Status{})
 	w.answer("k", Accepted)
@@ -261,8 +262,8 @@ func testDropped(w *world) {
 	w.answer("k", Early)
 }
 
-// testDroppedUnlessAnswered expects that DropUnanswered drops an attempt without an answer, and
-// defers one that has an answer or a refusal, also of an earlier attempt.
+// testDroppedUnlessAnswered expects that DropUnanswered drops an attempt without an answer. It
+// defers an attempt that has an answer or a refusal, also if an earlier attempt of the task got it.
 func testDroppedUnlessAnswered(w *world) {
 	unanswered := func(a deferral.Attempt, want bool) {
 		w.Helper()

@@ -48,7 +48,8 @@ const (
 	day      = task.DefaultAnswerWithin
 )
 
-// Run runs every case of the suite as a subtest of t.
+// Run runs every case of the suite as a parallel subtest of t. It calls open once for each case. A
+// case that fails logs the sentence that it tests.
 func Run(t *testing.T, open func(t testing.TB) *Harness) {
 	t.Helper()
 	for _, c := range []struct {
@@ -113,7 +114,7 @@ func (w *world) ctx() context.Context {
 	return ctx
 }
 
-// must fails the case if err is not nil.
+// must fails the case at once if err is not nil.
 func (w *world) must(err error) {
 	w.Helper()
 	if err != nil {
@@ -121,7 +122,7 @@ func (w *world) must(err error) {
 	}
 }
 
-// is fails the case unless err wraps want.
+// is fails the case at once unless err wraps want.
 func (w *world) is(err, want error) {
 	w.Helper()
 	if !errors.Is(err, want) {
@@ -129,7 +130,7 @@ func (w *world) is(err, want error) {
 	}
 }
 
-// reserve reserves key for a.
+// reserve reserves key for the attempt a. An error fails the case at once.
 func (w *world) reserve(a deferral.Attempt, key string) {
 	w.Helper()
 	if err := w.s.Reserve(w.ctx(), a, key); err != nil {
@@ -137,7 +138,8 @@ func (w *world) reserve(a deferral.Attempt, key string) {
 	}
 }
 
-// defers defers a and fails the case unless the status is want.
+// defers ends the attempt a with Defer. It fails the case at once after an error, or if the
+// returned status is not want.
 func (w *world) defers(a deferral.Attempt, key string, within time.Duration, want deferral.Status) {
 	w.Helper()
 	if got, err := w.s.Defer(w.ctx(), a, key, within); err != nil || got != want {
@@ -145,7 +147,8 @@ func (w *world) defers(a deferral.Attempt, key string, within time.Duration, wan
 	}
 }
 
-// answer gives the answer "KEY!" for key and fails the case unless the receipt is want.
+// answer gives the answer "KEY!" to the task name "ask" and key. It fails the case at once after an
+// error, or if the receipt is not want.
 func (w *world) answer(key string, want Receipt) {
 	w.Helper()
 	if got, err := w.h.Answer(w.ctx(), "ask", key, `"`+key+`!"`, ""); err != nil || got != want {
@@ -153,7 +156,8 @@ func (w *world) answer(key string, want Receipt) {
 	}
 }
 
-// refuse gives a refusal for key and fails the case unless it is accepted.
+// refuse gives a refusal with the reason why to the task name "ask" and key. It fails the case at
+// once unless the refusal is accepted.
 func (w *world) refuse(key, why string) {
 	w.Helper()
 	if got, err := w.h.Answer(w.ctx(), "ask", key, "", why); err != nil || got != Accepted {
@@ -161,7 +165,7 @@ func (w *world) refuse(key, why string) {
 	}
 }
 
-// overtaken fails the case unless Overtaken returns want for a.
+// overtaken fails the case at once unless Overtaken returns want for the attempt a.
 func (w *world) overtaken(a deferral.Attempt, want bool) {
 	w.Helper()
 	if got, err := w.s.Overtaken(w.ctx(), a); err != nil || got != want {
@@ -169,8 +173,8 @@ func (w *world) overtaken(a deferral.Attempt, want bool) {
 	}
 }
 
-// subscribe subscribes to the queues, by default "q" and "other". Its leases outlive every case
-// unless Advance ends them.
+// subscribe returns a subscription to the queues, by default "q" and "other", which the case closes
+// at its end. Without o.Lease its leases last a minute, so only Advance ends them.
 func (w *world) subscribe(o broker.SubscribeOptions, queues ...string) deferral.Subscription {
 	w.Helper()
 	if queues == nil {
@@ -185,7 +189,7 @@ func (w *world) subscribe(o broker.SubscribeOptions, queues ...string) deferral.
 	return b
 }
 
-// close closes b and reports an error as a failure of the case.
+// close closes the subscription b. An error fails the case, which continues.
 func (w *world) close(b deferral.Subscription) {
 	w.Helper()
 	if err := b.Close(w.ctx()); err != nil {
@@ -193,7 +197,8 @@ func (w *world) close(b deferral.Subscription) {
 	}
 }
 
-// next receives a delivery and fails the case unless its outcome has this kind.
+// next waits for the next delivery of b and returns it. It fails the case at once unless the
+// outcome of the delivery has this kind.
 func (w *world) next(b deferral.Subscription, kind deferral.Kind) deferral.Delivery {
 	w.Helper()
 	d, err := b.Receive(w.ctx())
@@ -203,7 +208,9 @@ func (w *world) next(b deferral.Subscription, kind deferral.Kind) deferral.Deliv
 	return d
 }
 
-// take receives the only due deferral and leaves it unsettled until its lease ends.
+// take receives the only due deferral through a subscription of its own and returns the delivery.
+// It fails the case at once for another kind of outcome, or if a second deferral is due. It closes
+// the subscription, so nothing renews the lease of the delivery.
 func (w *world) take(kind deferral.Kind) deferral.Delivery {
 	w.Helper()
 	b := w.subscribe(broker.SubscribeOptions{})
@@ -213,7 +220,7 @@ func (w *world) take(kind deferral.Kind) deferral.Delivery {
 	return d
 }
 
-// idle fails the case if a deferral is due.
+// idle fails the case at once if a deferral of the queues "q" or "other" is due.
 func (w *world) idle() {
 	w.Helper()
 	b := w.subscribe(broker.SubscribeOptions{})
@@ -221,7 +228,8 @@ func (w *world) idle() {
 	w.close(b)
 }
 
-// nothing fails the case if b delivers a deferral within Harness.Slack.
+// nothing fails the case at once if b delivers a deferral within Harness.Slack. It waits for that
+// time.
 func (w *world) nothing(b deferral.Subscription) {
 	w.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), w.h.Slack)
@@ -231,13 +239,13 @@ func (w *world) nothing(b deferral.Subscription) {
 	}
 }
 
-// ack settles d with Ack.
+// ack settles d with Ack. An error fails the case at once.
 func (w *world) ack(d deferral.Delivery) {
 	w.Helper()
 	w.must(d.Ack(w.ctx()))
 }
 
-// advance moves the times of all deferrals into the past by d.
+// advance moves the times of all deferrals into the past by d (Harness.Advance).
 func (w *world) advance(d time.Duration) {
 	w.Helper()
 	w.h.Advance(w.T, d)

@@ -12,6 +12,9 @@ const BatchTime = batchTime
 // ClassOfLite returns the class of an error code of SQLite.
 func ClassOfLite(code int) error { return classOfLite(code) }
 
+// Unnumbered returns a query as SQLite prepares it.
+func Unnumbered(query string) string { return unnumbered(query) }
+
 // Queued returns the number of calls that wait for the next commit of a SQLite file.
 func Queued(c *Conn) int {
 	g := c.db.db.(*lite).group

@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strconv"
 	"sync"
 	"time"
 
@@ -334,12 +335,28 @@ func (c *liteConn) stmt(ctx context.Context, query string) (*sql.Stmt, error) {
 	if len(c.prepared) >= maxStatements {
 		return nil, nil
 	}
-	s, err := c.conn.PrepareContext(ctx, query)
+	s, err := c.conn.PrepareContext(ctx, unnumbered(query))
 	if err != nil {
 		return nil, err
 	}
 	c.prepared[query] = s
 	return s, nil
+}
+
+// unnumbered returns the query with ? in place of $1, $2 and so on if each occurs once and in order.
+// Other queries are returned unchanged. For $1 the driver looks for an argument of that name at each
+// execution.
+func unnumbered(query string) string {
+	n, ordered := 0, true
+	text := parameter.ReplaceAllStringFunc(query, func(s string) string {
+		n++
+		ordered = ordered && s == "$"+strconv.Itoa(n)
+		return "?"
+	})
+	if !ordered {
+		return query
+	}
+	return text
 }
 
 // relax sets whether the following commits may return before their data are on the disk. Call it

@@ -132,8 +132,8 @@ func (c *conn) handshake(ctx context.Context, t *tls.Conn) bool {
 // (linger). Other ends are not answered: the client has closed or broken the connection, was idle
 // too long, or the server stops.
 //
-// It waits until answers with jobs are acknowledged, or will not be, and in the second case gives
-// the jobs back. It also gives them back if the connection is broken.
+// It waits until all answers with jobs are acknowledged. If an answer will never be acknowledged
+// (lost), or the connection is broken, it gives the jobs of these answers back.
 func (c *conn) end(ctx context.Context, err error) {
 	var no refusal
 	switch {

@@ -50,7 +50,8 @@ func unescape(b []byte) []byte {
 
 // codePoint decodes the four hex digits after \u, and a second \u escape that forms a surrogate
 // pair with them. n is the number of bytes read, 4 or 10; 0 means that b does not begin with four
-// hex digits. Half of a pair alone is returned as it is.
+// hex digits. Half of a pair alone is returned as it is: utf8.EncodeRune then writes the
+// replacement character.
 func codePoint(b []byte) (r rune, n int) {
 	first, ok := unit(b)
 	if !ok {

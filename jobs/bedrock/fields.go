@@ -81,8 +81,8 @@ func (f fields) data() ([]byte, error) {
 	return append([]byte(nil), text...), nil
 }
 
-// time returns a time in UTC, from "YYYY-MM-DD" or "YYYY-MM-DD HH:MM:SS". Zero means that the field
-// is missing. Returns a statusError for another format.
+// time returns the time in a field, from "YYYY-MM-DD" or "YYYY-MM-DD HH:MM:SS" in UTC. Zero means
+// that the field is missing. Returns a statusError for another format.
 func (f fields) time(name string) (time.Time, error) {
 	text := string(f.get(name))
 	switch len(text) {
@@ -135,7 +135,8 @@ func (f fields) delay() (time.Duration, error) {
 }
 
 // list splits a text at its commas. It removes blanks before items, but not behind them, and skips
-// empty items. It stops after most plus one items, so a longer result means too many.
+// empty items. It returns at most most plus one items, so that a result longer than most means too
+// many items.
 func list(text []byte, most int) (items []string) {
 	for len(text) > 0 && len(items) <= most {
 		i := 0

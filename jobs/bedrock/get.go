@@ -53,8 +53,8 @@ func getJob(ctx context.Context, c *call) error {
 // then answers without waiting for more. A job that RetryAfter has given up does not count and is
 // not in the answer.
 //
-// Returns ErrNoJob if the answer contains no job, and errors before the first job. A later error
-// is logged, and the jobs so far are answered.
+// Returns ErrNoJob if the answer contains no job, and any error that comes before the first job. A
+// later error is logged, and the jobs so far are answered.
 func getJobs(ctx context.Context, c *call) error {
 	sel, err := fields{c.req}.selector()
 	if err != nil {
@@ -173,12 +173,12 @@ func (c *call) appendJobs(got []jobs.Handout, empty int) int {
 	return len(got)
 }
 
-// selector returns the selector of the wanted jobs. name is a list of names with commas; one with
-// fewer than two names is a pattern. jobPriority is the optional priority. mockRequest or
-// getMockedJobs also selects mock jobs.
+// selector returns the selector of the wanted jobs. The field name contains names, separated by
+// commas. With fewer than two names the whole text is a pattern. jobPriority is the optional
+// priority. mockRequest or getMockedJobs also selects mock jobs.
 //
-// Returns a statusError for a missing name, a list of more than maxNames names or maxList bytes,
-// or an invalid priority. The names themselves are not checked.
+// Returns a statusError for a missing name, a list of more than maxNames names or maxList bytes, or
+// an invalid priority. The names themselves are not checked.
 func (f fields) selector() (s jobs.Selector, err error) {
 	text := f.get("name")
 	switch {

@@ -40,6 +40,7 @@ type Stats struct {
 	Memory      int64 // bytes of large requests and answers now
 }
 
+// counters contains the counts that Stats returns.
 type counters struct{ connections, waiting, accepted, refused, requests, givenBack atomic.Int64 }
 
 // ErrRunning is the error of a second Run or Serve of a Server.

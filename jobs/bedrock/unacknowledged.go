@@ -140,8 +140,9 @@ func (h *handed) forget() {
 func (h *handed) pending(a handedAnswer) bool { return a.end > h.acknowledged }
 
 // arrived measures and reports in all whether every answer with jobs is acknowledged. lost reports
-// that the first pending one will not be. Its client's system was silent for the time within, or
-// has not acknowledged the answer in mostTimeouts times that time. It does not block.
+// that the first pending answer will never be acknowledged. Its client's system was silent for the
+// time within, or has not acknowledged the answer in mostTimeouts times that time. It does not
+// block.
 func (h *handed) arrived(within time.Duration) (all, lost bool) {
 	if len(h.answers) == 0 {
 		return true, false
@@ -164,8 +165,9 @@ func (h *handed) silent(since time.Time, within time.Duration) bool {
 	return h.out.over || time.Since(since) >= within && !windowShut(h.link.Conn)
 }
 
-// await blocks until all answers are acknowledged, and then returns true. Returns false if one will
-// not be (see arrived), or if ctx ends. It asks the system repeatedly, every 100 ms at least.
+// await blocks until all answers are acknowledged, and then returns true. Returns false if an
+// answer will never be acknowledged (see arrived), or if ctx ends. It asks the system repeatedly,
+// every 100 ms at least.
 func (h *handed) await(ctx context.Context, within time.Duration) bool {
 	for pause := time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
 		all, lost := h.arrived(within)
@@ -220,7 +222,7 @@ func (c *conn) giveBackHanded(ctx context.Context) {
 }
 
 // lost blocks until all answers with jobs are acknowledged, and then returns false. Returns true if
-// they will not be, or if ctx ends.
+// an answer will never be acknowledged, or if ctx ends.
 func (c *conn) lost(ctx context.Context) bool { return !c.handed.await(ctx, c.s.c.WriteTimeout) }
 
 // gone reports whether a client that has closed its sending side has closed the whole connection.

@@ -162,9 +162,9 @@ func (l *Listener) receiveBatch(ctx, work context.Context, sub broker.Subscripti
 }
 
 // read converts a message to an answer. A message that Read skips is acknowledged and counted. A
-// message that Read cannot decode, or whose answer is invalid, is counted, reported and
-// dead-lettered (deadLetter); so is one at which Read panics. Returns nil in these cases. It
-// blocks until such a message is settled.
+// message that Read cannot decode, at which Read panics, or whose answer is invalid is counted,
+// reported and dead-lettered (deadLetter). Returns nil in these cases. It blocks until such a
+// message is settled.
 func (l *Listener) read(ctx context.Context, d broker.Delivery) *item {
 	it := &item{delivery: d}
 	err := guard.Call(func() (err error) {
@@ -257,10 +257,12 @@ func (l *Listener) stillHeld(batch []*item) []*item {
 	return kept
 }
 
-// write stores the answers of a batch in one transaction within Config.Timeout, counts them by
-// their receipts, and acknowledges their messages. A success counts as a batch and ends a reported
-// outage (l.unavailable). rest contains the messages that are not settled: all of them after an
-// error, and those whose key another transaction holds after ErrHeld. The callers try them again.
+// write stores the answers of a batch in one transaction within ListenerConfig.Timeout, counts them
+// by their receipts, and acknowledges their messages. A success counts as a batch and ends a
+// reported outage (l.unavailable).
+//
+// rest contains the messages that are not settled, which the caller tries again. After ErrHeld
+// these are the messages whose key another transaction holds, after any other error all messages.
 func (l *Listener) write(work context.Context, batch []*item) (rest []*item, err error) {
 	answers := make([]jobs.Answer, len(batch))
 	for i, it := range batch {
@@ -304,13 +306,13 @@ func (l *Listener) writeSingly(work context.Context, batch []*item) (rest []*ite
 }
 
 // retryLater handles a message, one[0], whose answer the store has refused with err although it is
-// available. An invalid answer, and one that was tried Config.Attempts times, is counted and
-// dead-lettered, but not after ErrHeld. Tries before this delivery count, as far as the message and
-// the broker tell. Otherwise the message is reported and released, to be delivered again after 2 s
-// to 1 min.
+// available. It counts and dead-letters an invalid answer (ErrBadJob), and, unless err is ErrHeld,
+// an answer that was tried ListenerConfig.Attempts times. Tries before this delivery count, as far
+// as the message and the broker tell. Otherwise the message is reported and released, to be
+// delivered again after 2 s to 1 min.
 //
-// Returns nil if the message is settled. Returns one if the broker cannot delay it: the caller
-// tries again.
+// Returns nil if the message is settled. Returns one if the broker does not support a delay: the
+// caller tries again.
 func (l *Listener) retryLater(work context.Context, one []*item, err error) []*item {
 	it := one[0]
 	it.tries++
@@ -398,8 +400,8 @@ func (l *Listener) reportOutage(err error) {
 	}
 }
 
-// report logs a problem as a warning. If Config.OnReport is set, it calls it in this goroutine; a
-// panic of OnReport is not recovered.
+// report logs a problem as a warning. If ListenerConfig.OnReport is set, it calls it in this
+// goroutine; a panic of OnReport is not recovered.
 func (l *Listener) report(r Report) {
 	id := ""
 	if r.Message != nil {

@@ -151,5 +151,5 @@ func sign(secret []byte, parts ...string) []byte {
 	return h.Sum(nil)
 }
 
-// answerOf returns an answer without a result.
+// answerOf returns an answer with this name and key, and without a result or a refusal.
 func answerOf(name, key string) jobs.Answer { return jobs.Answer{Name: name, Key: key} }

@@ -236,9 +236,10 @@ func (s *Store) release(ctx context.Context, c *claim, after time.Duration) erro
 }
 
 // renew sets the end of the leases of claims to lease from now, and waits for the store. It first
-// renews those whose deferral no other transaction has locked, in one transaction, then the others.
-// A claim whose lease has ended is renewed too, if no other consumer has claimed the deferral
-// since. Without claims it does nothing.
+// renews the claims whose deferral no other transaction has locked, in one transaction. Then it
+// renews the others, for which it waits at most a sixth of lease or 10 s. A claim whose lease has
+// ended is renewed too, if no other consumer has claimed the deferral since. Without claims it does
+// nothing.
 //
 // lost contains the claims whose deferral is deleted or has another fencing token. unknown contains
 // claims that may be renewed or not. Claims whose deferral is over with their token are ignored.
@@ -261,8 +262,10 @@ func (s *Store) renew(ctx context.Context, claims []*claim, lease time.Duration)
 	return slices.Concat(lost, more, deleted), nil, nil
 }
 
-// renewTogether renews claims in one transaction. With free it does not wait for deferrals that
-// another transaction has locked. missing contains the claims whose deferral was not found.
+// renewTogether renews claims in one transaction. lost contains the claims whose deferral has
+// another fencing token, missing those whose deferral does not exist. With free it does not wait
+// for deferrals that another transaction has locked: their claims are also in missing. Returns
+// errors of the store, as wrap converts them.
 func (s *Store) renewTogether(ctx context.Context, claims []*claim, lease time.Duration, free bool) (lost, missing []*claim, err error) {
 	ids := make([]task.ID, len(claims))
 	for i, c := range claims {

@@ -121,9 +121,9 @@ func (c *change) begun() bool { return c.d != nil && c.d.Generation == c.a.Gener
 // for its answer.
 func (c *change) deferred() bool { return c.begun() && c.d.Phase != jobstore.DeferralReserved }
 
-// awaitsOther reports whether the deferral belongs to an earlier attempt that has ended: the
-// attempt waits for its answer, or has the answer. It is false if a consumer has begun to settle
-// that attempt. This attempt is not its successor.
+// awaitsOther reports whether the deferral belongs to an earlier attempt that has ended, and that
+// waits for its answer or has the answer. It is false if a consumer has begun to settle the earlier
+// attempt, since this attempt may then be its retry.
 func (c *change) awaitsOther() bool {
 	return c.d != nil && !c.begun() && c.d.Phase != jobstore.DeferralReserved && !c.d.Claimed
 }

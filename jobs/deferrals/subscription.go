@@ -150,6 +150,7 @@ func (b *subscription) next() *delivery {
 
 // fill makes one try to claim due deferrals, and adds them to b.ready. It first waits until
 // b.notBefore, or for poll while prefetch deferrals are unsettled; a notification ends the wait.
+// The claim may take callTimeout.
 //
 // Returns nil even if it claimed nothing: another call has filled b.ready, no queue is set, or no
 // deferral is due. Returns an error of the store, of ctx, or ErrClosed. Only the goroutine whose
@@ -310,7 +311,8 @@ func (b *subscription) Close(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// delivery implements [deferral.Delivery].
+// delivery implements [deferral.Delivery]: it is the claim c of a deferral by the subscription b.
+// lost is closed when another consumer has claimed the deferral.
 type delivery struct {
 	held.Item
 	b    *subscription

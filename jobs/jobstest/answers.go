@@ -13,7 +13,8 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// waiting returns a deferral that awaits its answer until the time due.
+// waiting returns a deferral of the task id that awaits the answer to key until due. The edits
+// change it.
 func waiting(id, key string, due time.Time, edits ...func(*jobstore.Deferral)) *jobstore.Deferral {
 	d := &jobstore.Deferral{
 		Task: task.ID(id), Queue: "q", Name: "ask", Generation: 2, AtMostOnce: true, Key: key, Phase: jobstore.DeferralAwaiting, Fence: 3, Deadline: due, Due: due,
@@ -25,19 +26,21 @@ func waiting(id, key string, due time.Time, edits ...func(*jobstore.Deferral)) *
 	return d
 }
 
-// over makes a deferral over, with this Expires.
+// over returns an edit that makes a deferral over, with an answer and this Expires.
 func over(expires time.Time) func(*jobstore.Deferral) {
 	return func(d *jobstore.Deferral) {
 		d.Phase, d.Verdict, d.Deadline, d.Due, d.Expires, d.State = jobstore.DeferralOver, jobstore.VerdictAnswer, time.Time{}, time.Time{}, expires, nil
 	}
 }
 
+// defers saves deferrals in one transaction. An error fails the case at once.
 func (w *world) defers(s jobs.Store, all ...*jobstore.Deferral) {
 	w.Helper()
 	w.update(s, func(ctx context.Context, tx jobstore.Tx) error { return tx.SaveDeferrals(ctx, all...) })
 }
 
-// wantDeferrals checks the deferrals that ask returns, in a View and in an Update.
+// wantDeferrals checks that ask returns the deferrals want, in this order, in a View and in an
+// Update. A difference fails the case, which continues. what names the deferrals in the failure.
 func (w *world) wantDeferrals(s jobs.Store, what string, ask func(ctx context.Context, tx jobstore.Tx) ([]jobstore.Deferral, error), want ...*jobstore.Deferral) {
 	w.Helper()
 	for _, run := range []func(jobs.Store, txFunc){w.view, w.update} {
@@ -56,7 +59,8 @@ func (w *world) wantDeferrals(s jobs.Store, what string, ask func(ctx context.Co
 	}
 }
 
-// of returns a function that reads the deferral of a key.
+// of returns a function for wantDeferrals that reads the deferral of a name and a key (DeferralOf):
+// a list of one, or no list.
 func of(name, key string) func(ctx context.Context, tx jobstore.Tx) ([]jobstore.Deferral, error) {
 	return func(ctx context.Context, tx jobstore.Tx) ([]jobstore.Deferral, error) {
 		d, err := tx.DeferralOf(ctx, name, key)
@@ -67,6 +71,7 @@ func of(name, key string) func(ctx context.Context, tx jobstore.Tx) ([]jobstore.
 	}
 }
 
+// answerCases returns the cases about early answers, deferrals and leases of queues.
 func answerCases() []testCase {
 	return []testCase{
 		{

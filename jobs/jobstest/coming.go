@@ -13,6 +13,7 @@ import (
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
+// coming returns the result of Coming for at most most names. An error fails the case at once.
 func (w *world) coming(s jobs.Store, since time.Time, most int) jobs.Coming {
 	w.Helper()
 	ctx, cancel := w.Ctx()
@@ -22,7 +23,8 @@ func (w *world) coming(s jobs.Store, since time.Time, most int) jobs.Coming {
 	return c
 }
 
-// wantNames compares names in any order. Each name must occur once.
+// wantNames fails the case, which continues, unless got has exactly the names want, each once, in
+// any order.
 func (w *world) wantNames(got []string, want ...string) {
 	w.Helper()
 	got = slices.Clone(got)
@@ -33,6 +35,7 @@ func (w *world) wantNames(got []string, want ...string) {
 	}
 }
 
+// comingCases returns the cases about Store.Coming.
 func comingCases() []testCase {
 	return []testCase{
 		{
@@ -146,7 +149,8 @@ func comingCases() []testCase {
 	}
 }
 
-// ear records the notifications of a watcher.
+// ear records the notifications of one watcher: pass its wake to Store.Watch. The zero value is
+// ready. Safe for concurrent use.
 type ear struct {
 	mu    sync.Mutex
 	calls int
@@ -154,6 +158,7 @@ type ear struct {
 	names map[string]bool
 }
 
+// wake records one notification. nil names mean any name. It takes e.mu.
 func (e *ear) wake(names []string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -169,20 +174,23 @@ func (e *ear) wake(names []string) {
 	}
 }
 
-// heard reports whether a notification concerned a name.
+// heard reports whether a notification so far contained the name, or had nil names, which mean any
+// name. It takes e.mu.
 func (e *ear) heard(name string) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.any || e.names[name]
 }
 
+// count returns the number of notifications so far. It takes e.mu.
 func (e *ear) count() int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.calls
 }
 
-// quiet waits until no notification has come for a while.
+// quiet waits until no notification has come for World.Quiet. It fails the case at once if
+// World.Patience ends first.
 func (e *ear) quiet(w *world) {
 	w.Helper()
 	last, since := e.count(), time.Now()
@@ -194,6 +202,7 @@ func (e *ear) quiet(w *world) {
 	})
 }
 
+// watchCases returns the cases about Store.Watch.
 func watchCases() []testCase {
 	return []testCase{
 		{
@@ -314,7 +323,8 @@ func watchCases() []testCase {
 	}
 }
 
-// soon calls cond repeatedly for two seconds, and reports whether it returned true.
+// soon calls cond every 5 ms, for at most two seconds, until it returns true. It reports whether
+// cond returned true, and does not fail the case.
 func (w *world) soon(cond func() bool) bool {
 	deadline := time.NewTimer(2 * time.Second)
 	defer deadline.Stop()

@@ -79,6 +79,7 @@ func Crowd(t *testing.T, c CrowdConfig) {
 	correspond(ctx, t, c, seed, services)
 }
 
+// or returns n, or other if n is 0.
 func or(n, other int) int {
 	if n == 0 {
 		return other
@@ -86,6 +87,8 @@ func or(n, other int) int {
 	return n
 }
 
+// crowd is the first part of one Crowd: random commands, the highest known id, and the claims so
+// far. Safe for concurrent use.
 type crowd struct {
 	testing.TB
 	last atomic.Int64 // the highest known id
@@ -94,13 +97,14 @@ type crowd struct {
 	handed map[string]bool // by job and token
 }
 
-// pick returns the id of one of the latest jobs.
+// pick draws one of the 30 ids up to the highest known id, but at least 1. No job may have it.
 func (c *crowd) pick(r *rand.Rand) jobs.ID {
 	last := c.last.Load()
 	return jobs.ID(max(1, last-r.Int64N(30)))
 }
 
-// command calls one random command. It reports whether to continue.
+// command calls one random command on s (give) and returns true if its error is nil or an error of
+// the rules. Any other error fails the test, which continues, and it returns false.
 func (c *crowd) command(ctx context.Context, s *jobs.Service, r *rand.Rand) bool {
 	what, err := c.give(ctx, s, r)
 	for _, known := range []error{nil, jobs.ErrNotFound, jobs.ErrNoJob, jobs.ErrBadJob, jobs.ErrState, jobs.ErrStale} {
@@ -112,6 +116,8 @@ func (c *crowd) command(ctx context.Context, s *jobs.Service, r *rand.Rand) bool
 	return false
 }
 
+// give draws one command with r and calls it on s. It returns the name of the command and its
+// error.
 func (c *crowd) give(ctx context.Context, s *jobs.Service, r *rand.Rand) (what string, err error) {
 	switch r.IntN(16) {
 	case 0, 1, 2:
@@ -140,6 +146,8 @@ func (c *crowd) give(ctx context.Context, s *jobs.Service, r *rand.Rand) (what s
 	}
 }
 
+// create creates one to three random jobs in one call, and raises c.last to their highest id.
+// Returns the error of CreateAll.
 func (c *crowd) create(ctx context.Context, s *jobs.Service, r *rand.Rand) error {
 	specs := make([]jobs.Spec, 1+r.IntN(3))
 	for i := range specs {
@@ -170,7 +178,8 @@ func (c *crowd) create(ctx context.Context, s *jobs.Service, r *rand.Rand) error
 	return err
 }
 
-// live claims jobs and ends them in a random way.
+// live claims up to three jobs, records the claims (seen), and ends each job in a random way.
+// Returns the error of the claim, or the first error of an end.
 func (c *crowd) live(ctx context.Context, s *jobs.Service, r *rand.Rand) error {
 	got, err := s.Get(ctx, jobs.Request{Selector: jobs.Selector{Pattern: []string{"*", "a", "[bc]"}[r.IntN(3)]}, Max: 1 + r.IntN(3)})
 	if err != nil {
@@ -205,7 +214,8 @@ func (c *crowd) live(ctx context.Context, s *jobs.Service, r *rand.Rand) error {
 	return nil
 }
 
-// seen records a claim and fails if its token was used before.
+// seen records the claim h. It fails the test if h has the token of an earlier claim of the job. It
+// ignores a job with GivenUp, which was not claimed. It takes c.mu.
 func (c *crowd) seen(h jobs.Handout) {
 	if h.GivenUp {
 		return

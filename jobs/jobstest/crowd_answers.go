@@ -14,8 +14,11 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
+// crowdKey draws one of three keys.
 func crowdKey(r *rand.Rand) string { return []string{"x", "y", "z"}[r.IntN(3)] }
 
+// answer gives an answer, or a refusal in one of three cases, for a random name and key. Returns
+// the error of the service.
 func (c *crowd) answer(ctx context.Context, s *jobs.Service, r *rand.Rand) error {
 	name, key := []string{"a", "b", "c"}[r.IntN(3)], crowdKey(r)
 	if r.IntN(3) == 0 {
@@ -26,7 +29,8 @@ func (c *crowd) answer(ctx context.Context, s *jobs.Service, r *rand.Rand) error
 	return err
 }
 
-// posts records the results of calls on jobs with answers.
+// posts is the second part of one Crowd: jobs with keys that send requests, and the results that
+// callers received. mu protects all maps and late.
 type posts struct {
 	testing.TB
 	mu       sync.Mutex
@@ -41,7 +45,10 @@ type posts struct {
 // correspondKeys is the number of keys. It is small, so that callers use the same keys.
 const correspondKeys = 7
 
-// correspond makes services send requests and answer them concurrently, with conflicting commands.
+// correspond lets Clients callers per service call Commands random commands each, concurrently:
+// they create jobs with few keys, send requests, answer, withdraw and purge (posts.command). An
+// unexpected error fails the test. At the end posts.check compares the stored jobs with the
+// results.
 func correspond(ctx context.Context, t testing.TB, c CrowdConfig, seed uint64, services []*jobs.Service) {
 	t.Helper()
 	p := &posts{TB: t, made: map[jobs.ID]bool{}, accepted: map[jobs.ID][]string{}, refused: map[jobs.ID]int{}, ended: map[jobs.ID]map[string]int{}}
@@ -63,13 +70,15 @@ func correspond(ctx context.Context, t testing.TB, c CrowdConfig, seed uint64, s
 	p.check(ctx, services[0])
 }
 
+// note calls fn with p.mu held.
 func (p *posts) note(fn func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	fn()
 }
 
-// command calls one random command. Errors of the rules are ignored.
+// command calls one random command on s and records its result. number becomes the answer, so that
+// all answers differ. Returns nil for an error of the rules, and any other error.
 func (p *posts) command(ctx context.Context, s *jobs.Service, r *rand.Rand, number int) error {
 	key := "key-" + strconv.Itoa(r.IntN(correspondKeys))
 	var err error
@@ -104,6 +113,7 @@ func (p *posts) command(ctx context.Context, s *jobs.Service, r *rand.Rand, numb
 	return err
 }
 
+// count adds one to the ends of this kind of a job. Call it with p.mu held.
 func (p *posts) count(id jobs.ID, end string) {
 	if p.ended[id] == nil {
 		p.ended[id] = map[string]int{}
@@ -111,6 +121,8 @@ func (p *posts) count(id jobs.ID, end string) {
 	p.ended[id][end]++
 }
 
+// received records the receipt r of the answer a: an accepted answer or refusal by its job, a late
+// or repeated answer in p.late. Call it with p.mu held.
 func (p *posts) received(a jobs.Answer, r jobs.Receipt) {
 	switch {
 	case r.Kind == jobs.Accepted && a.Refusal != "":
@@ -122,7 +134,10 @@ func (p *posts) received(a jobs.Answer, r jobs.Receipt) {
 	}
 }
 
-// run claims jobs and sends their requests, or handles their answers or timeouts.
+// run claims up to two jobs and takes the next step of each. A job without an answer awaits it for
+// a random time below 50 ms. An answered job is finished. A refused or timed out job is retried or
+// failed. It records failures. Returns the error of the claim, and any error of a step except
+// ErrStale.
 func (p *posts) run(ctx context.Context, s *jobs.Service, r *rand.Rand) error {
 	got, err := s.Get(ctx, jobs.Request{Selector: jobs.Selector{Names: []string{"post"}}, Max: 2, Lease: time.Minute})
 	if err != nil {
@@ -148,6 +163,8 @@ func (p *posts) run(ctx context.Context, s *jobs.Service, r *rand.Rand) error {
 	return nil
 }
 
+// withdraw withdraws the oldest open job with a key, if one exists, and records that. Returns the
+// errors of List and Withdraw.
 func (p *posts) withdraw(ctx context.Context, s *jobs.Service, key string) error {
 	found, err := s.List(ctx, jobs.Filter{Name: "post", Key: key, States: []jobs.State{jobs.Queued, jobs.Running}})
 	if err != nil || len(found) == 0 {
@@ -159,7 +176,9 @@ func (p *posts) withdraw(ctx context.Context, s *jobs.Service, key string) error
 	return err
 }
 
-// check compares the stored jobs with the results that callers received.
+// check compares all stored jobs with the recorded results (checkOne). It fails the test for each
+// lost or unknown job, and for a broken rule (lawfulKeys). It also fails if no job ended, or if no
+// answer was accepted or late.
 func (p *posts) check(ctx context.Context, s *jobs.Service) {
 	p.Helper()
 	list, err := s.Rows(ctx, jobs.Filter{Name: "post"})
@@ -193,6 +212,10 @@ func (p *posts) check(ctx context.Context, s *jobs.Service) {
 	}
 }
 
+// checkOne fails the test if the stored job j contradicts the recorded results. A job accepts at
+// most one answer and has at most one other end. A FINISHED job has an answer and no other end. An
+// accepted answer is stored in its job, unless the job was withdrawn. A FAILED job has one end and
+// no answer.
 func (p *posts) checkOne(j *jobs.Row) {
 	answers, ends := p.accepted[j.ID], p.ended[j.ID]["failed"]
 	if p.ended[j.ID]["withdrawn"] > 0 {

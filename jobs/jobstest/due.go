@@ -17,7 +17,8 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// pick returns the expected result of Due for a selector and a time.
+// pick returns the jobs of list that Due must return for the selector s with by as the latest Due:
+// at most limit, in order.
 func pick(list []jobs.Row, s jobs.Selector, by time.Time, limit int) []jobs.Row {
 	var out []jobs.Row
 	pattern := glob.Compile(s.Pattern)
@@ -33,7 +34,8 @@ func pick(list []jobs.Row, s jobs.Selector, by time.Time, limit int) []jobs.Row 
 	return out[:min(limit, len(out))]
 }
 
-// crowd saves jobs with many names, priorities and times, some with Mock and some without a Due.
+// crowd saves n random jobs with many names, priorities and times, some with Mock, some with a
+// queue, some without a Due. The seed is fixed. It returns the jobs with their ids.
 func (w *world) crowd(s jobs.Store, n int) []jobs.Row {
 	w.Helper()
 	template := w.job(s, "x")
@@ -63,6 +65,7 @@ func (w *world) crowd(s jobs.Store, n int) []jobs.Row {
 	return w.save(s, list...)
 }
 
+// dueCases returns the cases about Finder.Due.
 func dueCases() []testCase {
 	return []testCase{
 		{

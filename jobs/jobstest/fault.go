@@ -11,7 +11,8 @@ import (
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
-// calls returns all methods that can fail, for cases about each of them.
+// calls returns a call of each method of s that can fail, by the name of the method. Update, Single
+// and View read the job id, which must exist.
 func calls(s jobs.Store, id jobs.ID) map[string]func(ctx context.Context) error {
 	inside := func(ctx context.Context, tx jobstore.Tx) error {
 		if _, err := tx.Now(ctx); err != nil {
@@ -28,6 +29,7 @@ func calls(s jobs.Store, id jobs.ID) map[string]func(ctx context.Context) error 
 	}
 }
 
+// closeCases returns the cases about Store.Close and about contexts that have ended.
 func closeCases() []testCase {
 	return []testCase{
 		{
@@ -115,7 +117,8 @@ func closeCases() []testCase {
 	}
 }
 
-// through repeats a call until it succeeds. It may fail only with ErrUnavailable.
+// through repeats call until it succeeds. It fails the case at once if call returns an error other
+// than ErrUnavailable, or if World.Patience ends first. what names the call in the failure.
 func (w *world) through(what string, call func(ctx context.Context) error) {
 	w.Helper()
 	w.Until(what+" succeeds", func() bool {
@@ -129,6 +132,7 @@ func (w *world) through(what string, call func(ctx context.Context) error) {
 	})
 }
 
+// faultCases returns the cases about lost connections and servers that restart or are unreachable.
 func faultCases() []testCase {
 	return []testCase{
 		{

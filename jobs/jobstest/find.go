@@ -14,7 +14,7 @@ import (
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
-// herd saves jobs that differ in all fields of a Query.
+// herd saves 60 jobs that differ in all fields of a Query, and returns them with their ids.
 func (w *world) herd(s jobs.Store) []jobs.Row {
 	w.Helper()
 	template := w.job(s, "x")
@@ -36,7 +36,8 @@ func (w *world) herd(s jobs.Store) []jobs.Row {
 	return w.save(s, list...)
 }
 
-// filter returns the expected result of Find for q, except for Due and Line.
+// filter returns the jobs of list that Find must return for q. list is in the order of ids; q has
+// neither Due nor Line.
 func filter(list []jobs.Row, q *Query) []jobs.Row {
 	var out []jobs.Row
 	for _, j := range list { // in the order of ids
@@ -52,7 +53,8 @@ func filter(list []jobs.Row, q *Query) []jobs.Row {
 	return out
 }
 
-// member reports whether a job belongs to a group.
+// member reports whether a job belongs to a group, by the rules of [jobstore.Group]. It is written
+// apart from Row.In, which it tests.
 func member(j *jobs.Row, g jobstore.Group) bool {
 	switch g.By {
 	case jobstore.ByKey:
@@ -65,7 +67,8 @@ func member(j *jobs.Row, g jobstore.Group) bool {
 	return j.Name == g.Name && j.Mock == (g.By == jobstore.ByMockName) && j.Queue == "" && (j.Expires.IsZero() || j.State == jobs.Failed)
 }
 
-// wantFirst checks the first job of each group, in a View and in an Update. 0: no job.
+// wantFirst checks, in a View and in an Update, that First returns ids[i] for groups[i]. An id of 0
+// means that the group has no such job. A difference fails the case, which continues.
 func (w *world) wantFirst(s jobs.Store, states []jobs.State, groups []jobstore.Group, ids ...jobs.ID) {
 	w.Helper()
 	want := map[jobstore.Group]jobs.ID{}
@@ -86,6 +89,8 @@ func (w *world) wantFirst(s jobs.Store, states []jobs.State, groups []jobstore.G
 	w.update(s, ask)
 }
 
+// findCases returns the cases about the methods of Finder except Due and Line, and about
+// ExpireJobs.
 func findCases() []testCase {
 	return []testCase{
 		{

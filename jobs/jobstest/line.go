@@ -16,7 +16,8 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// before compares two jobs in the order of a queue.
+// before compares two jobs in the order o of a queue, as cmp.Compare does: below 0 if a comes
+// first.
 func before(o jobs.Order, a, b *jobs.Row) int {
 	if o == jobs.PriorityFirst {
 		return cmp.Or(cmp.Compare(a.Priority, b.Priority), a.Due.Compare(b.Due), cmp.Compare(a.ID, b.ID))
@@ -24,7 +25,8 @@ func before(o jobs.Order, a, b *jobs.Row) int {
 	return cmp.Or(a.Due.Compare(b.Due), cmp.Compare(a.Priority, b.Priority), cmp.Compare(a.ID, b.ID))
 }
 
-// inLine returns the expected result of Line at a time.
+// inLine returns the jobs of list that Line must return for l with by as the latest Due: at most
+// limit, in order.
 func inLine(list []jobs.Row, l *jobs.Line, by time.Time, limit int) []jobs.Row {
 	var out []jobs.Row
 	for _, j := range list {
@@ -37,7 +39,8 @@ func inLine(list []jobs.Row, l *jobs.Line, by time.Time, limit int) []jobs.Row {
 	return out[:min(limit, len(out))]
 }
 
-// weighed returns the expected result of Weigh.
+// weighed returns the results that Weigh must return for a queue with the jobs of list: the number
+// of its running jobs and the sum of their weights.
 func weighed(list []jobs.Row, queue string) (n, weight int64) {
 	for _, j := range list {
 		if queue != "" && j.Queue == queue && j.State.Runs() {
@@ -47,12 +50,13 @@ func weighed(list []jobs.Row, queue string) (n, weight int64) {
 	return n, weight
 }
 
-// line returns the query for the QUEUED jobs of a queue.
+// line returns the query for the first due QUEUED jobs of a queue, at most limit.
 func line(queue string, limit int) Query {
 	return Query{Page: jobstore.Page{Limit: limit}, Line: &jobs.Line{Queue: queue, State: jobs.Queued}}
 }
 
-// queues saves jobs that differ in all fields of a Line, some without a queue.
+// queues saves n random jobs that differ in all fields of a Line, some without a queue. The seed is
+// fixed. It returns the jobs with their ids.
 func (w *world) queues(s jobs.Store, n int) []jobs.Row {
 	w.Helper()
 	template := w.job(s, "x")
@@ -80,6 +84,7 @@ func (w *world) queues(s jobs.Store, n int) []jobs.Row {
 	return w.save(s, list...)
 }
 
+// lineCases returns the cases about Finder.Line and Weigher.Weigh.
 func lineCases() []testCase {
 	return []testCase{
 		{

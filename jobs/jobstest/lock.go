@@ -14,6 +14,7 @@ import (
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
+// lockCases returns the cases about Tx.Lock.
 func lockCases() []testCase {
 	return []testCase{
 		{

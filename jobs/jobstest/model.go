@@ -61,7 +61,8 @@ func Model(t *testing.T, c ModelConfig) {
 	})
 }
 
-// play is one run of commands.
+// play is one run of random commands on the service and on the model. Each command is a method,
+// which draws its arguments and calls both.
 type play struct {
 	t        *rapid.T
 	store    jobs.Store
@@ -75,7 +76,8 @@ type play struct {
 	handouts []kept
 }
 
-// kept is a claim that may be given back.
+// kept is a claim that a later command may give back: as the service returned it, and as the model
+// expects it.
 type kept struct {
 	real jobs.Handout
 	want handout
@@ -97,7 +99,8 @@ type (
 	}
 )
 
-// clear deletes all records of the store.
+// clear deletes all jobs of the store, and the early answers with the drawn names and keys. An
+// error ends the run as failed.
 func (p *play) clear() {
 	if err := p.store.Update(p.t.Context(), func(ctx context.Context, tx jobstore.Tx) error {
 		found, err := tx.All(ctx, jobstore.Page{})
@@ -110,7 +113,8 @@ func (p *play) clear() {
 	}
 }
 
-// look reads the store's time, all jobs and all early answers.
+// look returns the store's time, all jobs in the order of ids, and the early answers with the drawn
+// names and keys. It changes nothing. An error ends the run as failed.
 func (p *play) look() (now time.Time, list []jobs.Row, early []jobstore.EarlyAnswer) {
 	if err := p.store.View(p.t.Context(), func(ctx context.Context, tx jobstore.Tx) (err error) {
 		if list, err = tx.All(ctx, jobstore.Page{}); err != nil {
@@ -134,7 +138,8 @@ func (p *play) look() (now time.Time, list []jobs.Row, early []jobstore.EarlyAns
 	return now, list, early
 }
 
-// step draws and performs a command.
+// step draws one of the commands and performs it. Without ModelConfig.Advance the clock is never
+// advanced.
 func (p *play) step() {
 	kinds := []func(){
 		p.create, p.create, p.createAll, p.get, p.get, p.get, p.finish, p.finish, p.retry, p.fail, p.update, p.remove, p.cancel, p.requeue, p.renew, p.giveBack, p.wear, p.family,
@@ -146,9 +151,13 @@ func (p *play) step() {
 	kinds[rapid.IntRange(0, len(kinds)-1).Draw(p.t, "command")]()
 }
 
-// both performs a command on the service, then on the model with the time that the service used.
-// rule returns the errors that may occur; if there are any, the change of the model is discarded.
-// Then all jobs are compared.
+// both performs one command: do on the service, then rule on a copy of the model, with the time
+// that the service used. rule returns the errors that may occur. Without such errors the copy
+// becomes the model.
+//
+// The run ends as failed if the service returned another error, or if the stored jobs and early
+// answers then differ from the model. It sets p.now and p.seen for the next command. what names the
+// command.
 func (p *play) both(what string, do func(ctx context.Context) error, rule func(m *model, now time.Time) []error) {
 	err := do(p.t.Context())
 	after, list, early := p.look()
@@ -168,8 +177,12 @@ func (p *play) both(what string, do func(ctx context.Context) error, rule func(m
 	p.now, p.seen = after, list
 }
 
-// happened returns the time of the last command, which is the Changed of all jobs that it changed.
-// A command in several transactions has several times.
+// happened returns the time that the service used for the last command: the Changed of the jobs in
+// list that differ from p.seen. Without such a job it is the time of a new early answer, else
+// after. It sets p.times to these times by job.
+//
+// The run ends as failed if a time is not between p.now and after, or if two jobs have different
+// times. With parts, which means that the command used several transactions, they may differ.
 func (p *play) happened(list []jobs.Row, early []jobstore.EarlyAnswer, after time.Time, parts bool) time.Time {
 	old := map[jobs.ID]time.Time{}
 	p.times = map[jobs.ID]time.Time{}

@@ -14,7 +14,8 @@ import (
 	"github.com/swarmiji/swarmiji/when"
 )
 
-// queueSpec draws the fields of a spec for queues and answers.
+// queueSpec draws the fields of a spec for queues and answers, and sets them in s. In half of the
+// cases it sets none. It rarely combines fields that exclude each other.
 func (p *play) queueSpec(s *modelSpec) {
 	if !p.one(2, "with queue or keys") {
 		return
@@ -55,7 +56,8 @@ func (p *play) queueSpec(s *modelSpec) {
 // weights contains the drawn weights and their values in thousandths, rounded up.
 var weights = map[float64]int64{0: 0, 0.5: 500, 1: 1000, 1.0004: 1001, 2: 2000}
 
-// inQueue copies the fields of a spec for queues and answers to its job.
+// inQueue copies the fields of a spec for queues and answers to its new job j in the model, with
+// their defaults. For a job of a queue it also moves NextRun to now or later and into the window.
 func (j *modelJob) inQueue(s *modelSpec, now time.Time) {
 	j.Queue, j.Key, j.UniqueKey, j.Respond = s.Queue, s.Key, s.UniqueKey, s.Respond
 	if j.Queue == "" {
@@ -71,13 +73,17 @@ func (j *modelJob) inQueue(s *modelSpec, now time.Time) {
 	j.NextRun = j.placed(j.NextRun, now)
 }
 
-// admit acts as the leader of a queue: it starts a QUEUED job or claims a running job that is due.
+// admit draws a job of a queue that is QUEUED, or that runs and is due. It starts or claims the job
+// as the leader of the queue does (admitID).
 func (p *play) admit() {
 	p.admitID(p.pick("to admit", func(j *modelJob) bool {
 		return j.Queue != "" && (j.State == jobs.Queued || j.State == jobs.Running && !j.lease.IsZero() && !j.lease.After(p.now))
 	}))
 }
 
+// admitID starts or claims the job id as the leader of its queue does: it changes the stored job in
+// a transaction, then the job in the model, and compares them (both). It does nothing if the job is
+// not of a queue, or is neither QUEUED nor due.
 func (p *play) admitID(id jobs.ID) {
 	j := p.model.jobs[id]
 	if j == nil || j.Queue == "" || j.State != jobs.Queued && (j.State != jobs.Running || j.lease.IsZero() || j.lease.After(p.now)) {
@@ -117,6 +123,8 @@ func (p *play) admitID(id jobs.ID) {
 	})
 }
 
+// expect calls Service.Expect with a drawn job, token and key, and compares the result with the
+// model (both).
 func (p *play) expect() {
 	id, key := p.pick("job", runs), draw(p, "key", modelKeys()...)
 	token := p.token(id)
@@ -126,6 +134,8 @@ func (p *play) expect() {
 		func(m *model, now time.Time) []error { return m.expect(id, token, key, now) })
 }
 
+// await calls Service.Await with a drawn job, token, key and timeout, and compares the result with
+// the model (both).
 func (p *play) await() {
 	a := jobs.Await{ID: p.pick("job", runs)}
 	a.Token = p.token(a.ID)
@@ -148,6 +158,8 @@ func (p *play) await() {
 	}
 }
 
+// answer gives a drawn answer or refusal for a drawn name and key, often those of a job that awaits
+// it. It compares the receipt and the jobs with the model (both).
 func (p *play) answer() {
 	name, key := p.name(), draw(p, "key", modelKeys()...)
 	if j := p.model.jobs[p.pick("to answer", func(j *modelJob) bool { return j.Key != "" && (j.begun() || j.State.Over()) })]; j != nil && j.Key != "" {
@@ -178,12 +190,16 @@ func (p *play) answer() {
 	}
 }
 
+// withdraw calls Service.Withdraw for a drawn job, usually an open one, and compares the result
+// with the model (both).
 func (p *play) withdraw() {
 	id := p.pick("job", func(j *modelJob) bool { return !j.State.Over() })
 	p.both(fmt.Sprintf("withdraw %d", id), func(ctx context.Context) error { return p.service.Withdraw(ctx, id) },
 		func(m *model, now time.Time) []error { return m.withdraw(id, now) })
 }
 
+// purge calls Service.Purge and compares the number of deleted jobs and the jobs with the model
+// (both).
 func (p *play) purge() {
 	var got, want int
 	p.both("purge", func(ctx context.Context) (err error) {
@@ -198,8 +214,9 @@ func (p *play) purge() {
 	}
 }
 
-// correspondence creates a job that sends a request, and gives it answers, which random commands
-// rarely do.
+// correspondence creates a job and claims it. Then it draws up to six of these commands: requests,
+// answers and claims of due jobs, and steps of the clock. Single random commands rarely have this
+// order.
 func (p *play) correspondence() {
 	s := &modelSpec{data: fields{}}
 	s.Name, s.Respond = p.name(), p.one(2, "respond")
@@ -221,7 +238,8 @@ func (p *play) correspondence() {
 	}
 }
 
-// handOut claims all due jobs.
+// handOut claims all due jobs, at most nine, with a lease of a minute, and compares them with the
+// model (ask).
 func (p *play) handOut() {
 	p.ask(jobs.Request{Max: 9, Selector: jobs.Selector{Pattern: "*"}, Lease: time.Minute})
 }

@@ -13,8 +13,10 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
+// create creates a job with a drawn spec, in the service and in the model (make).
 func (p *play) create() { p.make(p.spec()) }
 
+// make calls Service.Create with the spec s and compares the result with the model (both).
 func (p *play) make(s *modelSpec) {
 	var got jobs.Created
 	p.both(fmt.Sprintf("create %+v", *s), func(ctx context.Context) (err error) {
@@ -23,7 +25,9 @@ func (p *play) make(s *modelSpec) {
 	}, func(m *model, now time.Time) []error { return m.created(s, got, now) })
 }
 
-// created creates the job in the model, with the id from the service.
+// created applies s to the model, with got, the result of the service, as the id of the job.
+// Returns the errors that the service may return. Returns an error that no service returns if the
+// rules lead to another id or another Existed than got.
 func (m *model) created(s *modelSpec, got jobs.Created, now time.Time) []error {
 	id, existed, errs := m.create(s, got.ID, now)
 	if len(errs) == 0 && got.ID != 0 && (id != got.ID || existed != got.Existed) {
@@ -32,6 +36,8 @@ func (m *model) created(s *modelSpec, got jobs.Created, now time.Time) []error {
 	return errs
 }
 
+// createAll calls Service.CreateAll with up to four drawn specs and compares the result with the
+// model (both).
 func (p *play) createAll() {
 	specs := make([]jobs.Spec, rapid.IntRange(1, 4).Draw(p.t, "specs"))
 	mine := make([]*modelSpec, len(specs))
@@ -62,6 +68,7 @@ func (p *play) createAll() {
 	})
 }
 
+// get claims jobs by a drawn request and compares them with the model (ask).
 func (p *play) get() {
 	r := jobs.Request{Max: draw(p, "max", 0, 1, 2, 5)}
 	switch draw(p, "selector", "pattern", "pattern", "names") {
@@ -80,7 +87,8 @@ func (p *play) get() {
 	p.ask(r)
 }
 
-// ask claims jobs and compares the returned fields.
+// ask calls Service.Get and compares the claimed jobs, their order and all returned fields with the
+// model. It adds the claims to p.handouts. A difference ends the run as failed.
 func (p *play) ask(r jobs.Request) {
 	var got []jobs.Handout
 	var want []handout
@@ -105,7 +113,9 @@ func (p *play) ask(r jobs.Request) {
 	}
 }
 
-// shows compares a claim with the job in the model. The data are those before the claim.
+// shows compares a claim of the service with the claim want of the model: the job with the data
+// from before the claim, its parent's data and its ended children. Returns the differences, joined,
+// or nil.
 func (m *model) shows(got *jobs.Handout, want handout) error {
 	j := m.jobs[want.id]
 	now := *j
@@ -137,6 +147,8 @@ func (m *model) shows(got *jobs.Handout, want handout) error {
 	return errors.Join(append(errs, sameChildren("finished", got.FinishedChildren, finished), sameChildren("cancelled", got.CancelledChildren, cancelled))...)
 }
 
+// sameFields compares a JSON object with the expected fields; nil equals nil only. Returns the
+// difference, or an error if got is not a JSON object. what names the object.
 func sameFields(what string, got []byte, want fields) error {
 	if got == nil && want == nil {
 		return nil
@@ -148,6 +160,8 @@ func sameFields(what string, got []byte, want fields) error {
 	return nil
 }
 
+// sameChildren compares the ids and data of children, in order, with those of the model. Returns
+// the differences, joined, or nil. what names their state.
 func sameChildren(what string, got []jobs.Child, want []*modelJob) error {
 	if len(got) != len(want) {
 		return fmt.Errorf("%d children are %s, the rules say %d", len(got), what, len(want))
@@ -174,6 +188,8 @@ func (p *play) result() fields {
 	return f
 }
 
+// finish calls Service.Finish with a drawn job, token and data, and compares the result with the
+// model (both).
 func (p *play) finish() {
 	id, data := p.pick("job", runs), p.result()
 	f := jobs.Finish{ID: id, Token: p.token(id), Data: data.text()}
@@ -181,6 +197,8 @@ func (p *play) finish() {
 		func(m *model, now time.Time) []error { return m.finish(f.ID, f.Token, data, now) })
 }
 
+// retry calls Service.Retry with a drawn job, token and fields, and compares the result with the
+// model (both).
 func (p *play) retry() {
 	r := &modelRetry{data: p.result()}
 	r.ID = p.pick("job", runs)
@@ -196,6 +214,8 @@ func (p *play) retry() {
 		func(m *model, now time.Time) []error { return m.retry(r, now) })
 }
 
+// fail calls Service.Fail with a drawn job, token, data and reason, and compares the result with
+// the model (both).
 func (p *play) fail() {
 	id, data := p.pick("job", runs), p.result()
 	f := jobs.Fail{ID: id, Token: p.token(id), Data: data.text(), Reason: draw(p, "reason", "", "no luck")}
@@ -203,6 +223,7 @@ func (p *play) fail() {
 		func(m *model, now time.Time) []error { return m.fail(f.ID, f.Token, data, f.Reason, now) })
 }
 
+// update draws the arguments of Service.Update and calls it (change).
 func (p *play) update() {
 	u := &modelUpdate{data: p.data()}
 	u.ID = p.pick("job", draw(p, "whichever", nil, runs))
@@ -216,23 +237,30 @@ func (p *play) update() {
 	p.change(u)
 }
 
+// change calls Service.Update with u and compares the result with the model (both).
 func (p *play) change(u *modelUpdate) {
 	p.both(fmt.Sprintf("update %+v", *u), func(ctx context.Context) error { return p.service.Update(ctx, u.Update) },
 		func(m *model, now time.Time) []error { return m.update(u, now) })
 }
 
+// remove calls Service.Delete for a drawn job, usually one that does not run, and compares the
+// result with the model (both).
 func (p *play) remove() {
 	id := p.pick("job", func(j *modelJob) bool { return j.State != jobs.Paused && !runs(j) })
 	p.both(fmt.Sprintf("delete %d", id), func(ctx context.Context) error { return p.service.Delete(ctx, id) },
 		func(m *model, now time.Time) []error { return m.remove(id, now) })
 }
 
+// cancel calls Service.Cancel for a drawn job, usually a child, and compares the result with the
+// model (both).
 func (p *play) cancel() {
 	id := p.pick("child", func(j *modelJob) bool { return j.Parent != 0 })
 	p.both(fmt.Sprintf("cancel %d", id), func(ctx context.Context) error { return p.service.Cancel(ctx, id) },
 		func(m *model, now time.Time) []error { return m.cancel(id, now) })
 }
 
+// requeue calls Service.Requeue with one or more drawn jobs, at times with a name, and compares the
+// result with the model (both).
 func (p *play) requeue() {
 	list := []jobs.ID{p.pick("job", func(j *modelJob) bool { return j.State == jobs.Failed || runs(j) })}
 	for p.one(3, "one more") {
@@ -246,6 +274,8 @@ func (p *play) requeue() {
 		func(m *model, now time.Time) []error { return m.requeue(list, name, now) })
 }
 
+// renew calls Service.Renew with a drawn job, token and lease, and compares the result with the
+// model (both).
 func (p *play) renew() {
 	id := p.pick("job", runs)
 	token, lease := p.token(id), draw(p, "lease", time.Minute, 3*time.Hour)
@@ -253,6 +283,8 @@ func (p *play) renew() {
 		func(m *model, now time.Time) []error { return m.renew(id, token, lease, now) })
 }
 
+// giveBack calls Service.GiveBack for the last recorded claim, which it removes, and compares the
+// result with the model (both). Without a recorded claim it does nothing.
 func (p *play) giveBack() {
 	if len(p.handouts) == 0 {
 		return
@@ -272,7 +304,9 @@ func (p *play) giveBack() {
 		})
 }
 
-// family creates a parent that waits for children, which random commands rarely do.
+// family creates a parent, claims it, creates up to three children, and finishes the parent, each
+// compared with the model. Single random commands rarely have this order. It stops if the parent
+// was not claimed.
 func (p *play) family() {
 	name := p.name()
 	parent := &modelSpec{data: fields{}}
@@ -292,7 +326,8 @@ func (p *play) family() {
 		func(m *model, now time.Time) []error { return m.finish(id, 0, nil, now) })
 }
 
-// wear lets a job be claimed repeatedly while it runs.
+// wear draws a RUNQUEUED job and claims it up to twelve times, so that RetryAfter gives it up.
+// Before each claim it makes the job due with Update.
 func (p *play) wear() {
 	id := p.pick("to wear out", func(j *modelJob) bool { return j.State == jobs.RunQueued })
 	for range rapid.IntRange(1, 12).Draw(p.t, "times") {
@@ -307,7 +342,7 @@ func (p *play) wear() {
 	}
 }
 
-// pass advances the clock.
+// pass advances the clock of the store by a drawn time.
 func (p *play) pass() {
 	p.advance(draw(p, "time", time.Second, time.Minute, 40*time.Minute, 3*time.Hour, 72*time.Hour))
 }

@@ -11,16 +11,19 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
+// draw draws one of the values in from. what names the draw in the output of a failure.
 func draw[T any](p *play, what string, from ...T) T { return rapid.SampledFrom(from).Draw(p.t, what) }
 
-// one returns true in one of n cases.
+// one draws a number and returns true in one of n cases.
 func (p *play) one(n int, what string) bool { return rapid.IntRange(1, n).Draw(p.t, what) == n }
 
+// name draws a name of a job; "a" is drawn twice as often as the others.
 func (p *play) name() string { return draw(p, "name", append(modelNames(), "a")...) }
 
 // modelNames returns the drawn names.
 func modelNames() []string { return []string{"a", "b", "c/1", "manual-d"} }
 
+// data draws the data of a job: up to two members.
 func (p *play) data() fields {
 	f := fields{}
 	for _, k := range []string{"n", "m"} {
@@ -31,11 +34,13 @@ func (p *play) data() fields {
 	return f
 }
 
-// when draws a time that is due, or one that only Advance makes due.
+// when draws a time from two hours before p.now to two days after it. Only Advance makes a later
+// time due.
 func (p *play) when() time.Time {
 	return p.now.Add(draw(p, "when", -2*time.Hour, -time.Minute, 0, time.Hour, 48*time.Hour))
 }
 
+// priority draws one of three priorities. In two of three cases the result is unset.
 func (p *play) priority() task.Opt[int] {
 	if p.one(3, "with priority") {
 		return task.Set(draw(p, "priority", 50, 100, 150))
@@ -43,11 +48,13 @@ func (p *play) priority() task.Opt[int] {
 	return task.Opt[int]{}
 }
 
+// repeat draws one of the texts in modelRepeats.
 func (p *play) repeat() string {
 	return draw(p, "repeat", slices.Sorted(maps.Keys(modelRepeats))...)
 }
 
-// pick draws the id of a job: usually one for which pass is true, else any job, or a missing id.
+// pick draws the id of a job of the model: usually one for which pass is true, else any job, or an
+// id that no job has. A nil pass is true for all jobs.
 func (p *play) pick(what string, pass func(*modelJob) bool) jobs.ID {
 	from := p.model.all(pass)
 	if len(from) == 0 || p.one(6, "any job") {
@@ -59,9 +66,11 @@ func (p *play) pick(what string, pass func(*modelJob) bool) jobs.ID {
 	return from[rapid.IntRange(0, len(from)-1).Draw(p.t, what)].ID
 }
 
+// runs reports whether the job is RUNNING or RUNQUEUED.
 func runs(j *modelJob) bool { return j.State.Runs() }
 
-// token draws the token of the current attempt, 0, or another one.
+// token draws a token for a command on the job id: usually that of its current attempt or 0, at
+// times the one before or after it.
 func (p *play) token(id jobs.ID) int64 {
 	if j := p.model.jobs[id]; j != nil && p.one(2, "with token") {
 		return j.Token + draw(p, "token", int64(0), 0, 0, 0, -1, 1)
@@ -69,6 +78,7 @@ func (p *play) token(id jobs.ID) int64 {
 	return 0
 }
 
+// spec draws the Spec of a job, at times one that the service must refuse.
 func (p *play) spec() *modelSpec {
 	s := &modelSpec{data: p.data()}
 	s.Name, s.Priority = p.name(), p.priority()

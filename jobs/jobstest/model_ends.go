@@ -9,20 +9,23 @@ import (
 	"github.com/swarmiji/swarmiji/jobs"
 )
 
-// stale reports whether token is not the token of the current attempt of j.
+// stale reports whether a command with this token must return ErrStale: token is not 0, and is not
+// the token of j or j does not run.
 func (j *modelJob) stale(token int64) bool {
 	return token != 0 && (token != j.Token || !j.State.Runs())
 }
 
-// give sets the data at the end of a run.
-func (j *modelJob) give(data fields) {
+// setData replaces the data of j at the end of a run, unless data is nil. It sets the count of
+// claims by RetryAfter to 0.
+func (j *modelJob) setData(data fields) {
 	if data != nil {
 		j.data = maps.Clone(data)
 	}
 	j.Handouts = 0
 }
 
-// endable returns the errors for which a run cannot be finished or retried.
+// endable returns the error for which the run of j cannot be finished or retried with this token:
+// ErrStale, ErrNotRunning or ErrParentNotPaused. Returns nil if it can. It changes nothing.
 func (m *model) endable(j *modelJob, token int64) (errs []error) {
 	if j.stale(token) {
 		return []error{jobs.ErrStale}
@@ -36,8 +39,9 @@ func (m *model) endable(j *modelJob, token int64) (errs []error) {
 	return nil
 }
 
-// again makes a repeating job QUEUED for its next run, or FAILED if no next run exists.
-func (m *model) again(j *modelJob, now time.Time) {
+// repeatRun makes j, which repeats, QUEUED for its next run. It makes j FAILED instead if the next
+// run is out of range.
+func (m *model) repeatRun(j *modelJob, now time.Time) {
 	at, ok := next(j.Repeat, j.Scheduled, j.LastRun, now)
 	if !ok {
 		m.over(j, jobs.Failed, now)
@@ -51,6 +55,8 @@ func (m *model) again(j *modelJob, now time.Time) {
 // anyReason matches a text that the rules do not prescribe.
 const anyReason = "(any)"
 
+// finish applies Service.Finish to the model. Returns the errors that the service may return; nil:
+// it must succeed.
 func (m *model) finish(id jobs.ID, token int64, data fields, now time.Time) []error {
 	j := m.jobs[id]
 	if j == nil {
@@ -59,10 +65,12 @@ func (m *model) finish(id jobs.ID, token int64, data fields, now time.Time) []er
 	if errs := m.endable(j, token); errs != nil {
 		return errs
 	}
-	j.give(data)
+	j.setData(data)
 	return m.ended(j, data["delete"] == `"true"` || data["delete"] == "true", now)
 }
 
+// retry applies Service.Retry to the model. Returns the errors that the service may return; nil: it
+// must succeed.
 func (m *model) retry(r *modelRetry, now time.Time) []error {
 	j := m.jobs[r.ID]
 	if j == nil {
@@ -71,10 +79,10 @@ func (m *model) retry(r *modelRetry, now time.Time) []error {
 	if errs := m.endable(j, r.Token); errs != nil {
 		return errs
 	}
-	j.give(r.data)
+	j.setData(r.data)
 	j.Changed = now
 	if r.Token != 0 && j.underWay() { // the answer came first
-		j.looked(now)
+		j.deliver(now)
 		return nil
 	}
 	if r.Name != "" {
@@ -84,10 +92,10 @@ func (m *model) retry(r *modelRetry, now time.Time) []error {
 		return []error{jobs.ErrKeyTaken}
 	}
 	j.Priority = r.Priority.Or(j.Priority)
-	j.left()
+	j.leaveAttempt()
 	switch {
 	case j.Repeat != "" && !r.IgnoreRepeat:
-		m.again(j, now)
+		m.repeatRun(j, now)
 	case !r.NextRun.IsZero():
 		j.State, j.NextRun = jobs.Queued, j.placed(r.NextRun, now)
 	default:
@@ -97,6 +105,8 @@ func (m *model) retry(r *modelRetry, now time.Time) []error {
 	return nil
 }
 
+// fail applies Service.Fail to the model. Returns the errors that the service may return; nil: it
+// must succeed.
 func (m *model) fail(id jobs.ID, token int64, data fields, reason string, now time.Time) []error {
 	j := m.jobs[id]
 	switch {
@@ -107,10 +117,10 @@ func (m *model) fail(id jobs.ID, token int64, data fields, reason string, now ti
 	case !j.State.Runs():
 		return []error{jobs.ErrNotRunning}
 	}
-	j.give(data)
+	j.setData(data)
 	j.Changed = now
 	if token != 0 && j.underWay() { // the answer came first
-		j.looked(now)
+		j.deliver(now)
 		return nil
 	}
 	m.over(j, jobs.Failed, now)
@@ -119,6 +129,8 @@ func (m *model) fail(id jobs.ID, token int64, data fields, reason string, now ti
 	return nil
 }
 
+// remove applies Service.Delete to the model. Returns the errors that the service may return; nil:
+// it must succeed.
 func (m *model) remove(id jobs.ID, now time.Time) []error {
 	j := m.jobs[id]
 	switch {
@@ -136,6 +148,8 @@ func (m *model) remove(id jobs.ID, now time.Time) []error {
 	return nil
 }
 
+// cancel applies Service.Cancel to the model. Returns the errors that the service may return; nil:
+// it must succeed.
 func (m *model) cancel(id jobs.ID, now time.Time) []error {
 	j := m.jobs[id]
 	switch {
@@ -154,6 +168,8 @@ func (m *model) cancel(id jobs.ID, now time.Time) []error {
 	return nil
 }
 
+// requeue applies Service.Requeue to the model. Returns the errors that the service may return;
+// nil: it must succeed.
 func (m *model) requeue(list []jobs.ID, name string, now time.Time) []error {
 	found := m.all(func(j *modelJob) bool { return slices.Contains(list, j.ID) })
 	if len(found) == 0 {
@@ -177,11 +193,13 @@ func (m *model) requeue(list []jobs.ID, name string, now time.Time) []error {
 		if m.taken(j) {
 			return []error{jobs.ErrKeyTaken}
 		}
-		j.give(nil)
+		j.setData(nil)
 	}
 	return nil
 }
 
+// update applies Service.Update to the model. Returns the errors that the service may return; nil:
+// it must succeed.
 func (m *model) update(u *modelUpdate, now time.Time) []error {
 	j := m.jobs[u.ID]
 	switch {
@@ -220,6 +238,8 @@ func (m *model) update(u *modelUpdate, now time.Time) []error {
 	return nil
 }
 
+// renew applies Service.Renew to the model. Returns the errors that the service may return; nil: it
+// must succeed.
 func (m *model) renew(id jobs.ID, token int64, lease time.Duration, now time.Time) []error {
 	j := m.jobs[id]
 	switch {
@@ -241,7 +261,8 @@ func (m *model) renew(id jobs.ID, token int64, lease time.Duration, now time.Tim
 	return nil
 }
 
-// giveBack undoes a claim, except for its token and its time.
+// giveBack applies Service.GiveBack of the claim h to the model: it undoes the claim, except for
+// its token and its time. Returns the errors that the service may return; nil: it must succeed.
 func (m *model) giveBack(h handout, now time.Time) []error {
 	j := m.jobs[h.id]
 	switch {
@@ -257,7 +278,7 @@ func (m *model) giveBack(h handout, now time.Time) []error {
 		if j.Phase == jobs.Answered {
 			j.lease = now
 		} else {
-			j.looked(now)
+			j.deliver(now)
 		}
 		return nil
 	}
@@ -275,7 +296,7 @@ func (m *model) giveBack(h handout, now time.Time) []error {
 	case jobs.RunQueued:
 		j.State, j.NextRun = jobs.RunQueued, h.was.NextRun
 	default:
-		j.calm()
+		j.endAttempt()
 		j.State = jobs.Queued
 		j.Run--
 		if j.RetryAfter != "" {
@@ -286,7 +307,8 @@ func (m *model) giveBack(h handout, now time.Time) []error {
 	return nil
 }
 
-// expected reports whether err is one of the errors in may. Without such errors err must be nil.
+// expected reports whether err is one of the errors in may (errors.Is). If may is empty, it reports
+// whether err is nil.
 func expected(err error, may []error) bool {
 	if len(may) == 0 || err == nil {
 		return len(may) == 0 && err == nil

@@ -33,7 +33,7 @@ type earlyAnswer struct {
 	until           time.Time
 }
 
-// keyName returns the map key of an answer.
+// keyName returns the key of a map of answers, made from the name and the key of an answer.
 func keyName(name, key string) string { return name + "\x00" + key }
 
 // opening returns the first time at or after t at which the model's window is open.
@@ -48,8 +48,9 @@ func opening(t time.Time) time.Time {
 	return t
 }
 
-// placed returns the time at which a job can run that should run at at: a time outside the window
-// is moved.
+// placed returns the time at which j can run that should run at the time at. It is at itself if j
+// has no window or the window is open then, else the next opening. A past time counts as now for
+// this.
 func (j *modelJob) placed(at, now time.Time) time.Time {
 	if j.Window == "" {
 		return at
@@ -64,13 +65,15 @@ func (j *modelJob) placed(at, now time.Time) time.Time {
 	return at
 }
 
-// kept reports whether the record of a job stays for a time after its end.
+// kept reports whether the record of the job stays for a time after its end: it has a queue or a
+// key.
 func (j *modelJob) kept() bool { return j.Queue != "" || j.Key != "" }
 
 // begun reports whether the request of the job may have been sent.
 func (j *modelJob) begun() bool { return j.State.Runs() || j.Attempt > 0 }
 
-// over ends a job and records whether its answer has come.
+// over makes j over in the state s. Phase records whether its answer has come. It sets Expires for
+// a kept job without a parent and children, and does not change other jobs.
 func (m *model) over(j *modelJob, s jobs.State, now time.Time) {
 	j.State, j.Phase, j.Deadline, j.lease = s, "", time.Time{}, time.Time{}
 	if j.got {
@@ -81,23 +84,25 @@ func (m *model) over(j *modelJob, s jobs.State, now time.Time) {
 	}
 }
 
-// left ends an attempt that another attempt follows.
-func (j *modelJob) left() {
-	j.calm()
+// leaveAttempt ends the attempt of j, which another attempt or run follows. A kept job loses its
+// answer and reason.
+func (j *modelJob) leaveAttempt() {
+	j.endAttempt()
 	if j.kept() {
 		j.Attempt = max(1, j.Attempt)
 		j.Answer, j.Reason = nil, ""
 	}
 }
 
-// calm clears the fields of the attempt.
-func (j *modelJob) calm() {
+// endAttempt clears the fields of j that belong to one attempt. It does not change State.
+func (j *modelJob) endAttempt() {
 	j.Phase, j.Deadline, j.Expires, j.lease, j.got = "", time.Time{}, time.Time{}, time.Time{}, false
 }
 
-// startOver makes the next attempt of j the first one.
+// startOver ends the attempt of j and makes the next attempt the first one. A job with a key loses
+// its reason, and without a queue its answer.
 func (j *modelJob) startOver() {
-	j.calm()
+	j.endAttempt()
 	j.Attempt = 0
 	if j.Key != "" {
 		j.Reason = ""
@@ -107,18 +112,19 @@ func (j *modelJob) startOver() {
 	}
 }
 
-// underWay reports whether the answer has come before the request has returned.
+// underWay reports whether j runs and its answer has come while a worker still sends the request.
 func (j *modelJob) underWay() bool { return j.got && j.State == jobs.Running && j.Phase == "" }
 
-// looked makes j claimed with its answer.
-func (j *modelJob) looked(now time.Time) {
+// deliver makes j RUNNING and due now, with Phase Answered, so that a worker claims it with its
+// answer. The token rises unless a worker still sends the request.
+func (j *modelJob) deliver(now time.Time) {
 	if j.State != jobs.Running || j.Phase != "" {
 		j.Token++
 	}
 	j.State, j.Phase, j.Deadline, j.lease, j.got = jobs.Running, jobs.Answered, time.Time{}, now, true
 }
 
-// holder returns the open job that has a key.
+// holder returns the oldest open job for which has is true, or nil.
 func (m *model) holder(has func(j *modelJob) bool) *modelJob {
 	all := m.all(func(j *modelJob) bool { return !j.State.Over() && has(j) })
 	if len(all) == 0 {
@@ -134,7 +140,8 @@ func (m *model) taken(j *modelJob) bool {
 	}) != nil
 }
 
-// badQueue reports whether a spec combines fields that exclude each other.
+// badQueue reports whether a spec combines fields of queues and keys that exclude each other, so
+// that the service must refuse it.
 func badQueue(s *modelSpec) bool {
 	if s.Unique && (s.Queue != "" || s.Key != "" || s.UniqueKey != "") {
 		return true
@@ -145,7 +152,8 @@ func badQueue(s *modelSpec) bool {
 	return s.RetryAfter != "" || s.Parent != 0 || s.Mock
 }
 
-// admit starts a job of a queue, or claims it again when it is due, as the leader does.
+// admit starts the job id, which is QUEUED, or claims it if it runs, as the leader of its queue
+// does. Its lease ends after lease.
 func (m *model) admit(id jobs.ID, lease time.Duration, now time.Time) {
 	j := m.jobs[id]
 	j.Changed, j.LastRun = now, now
@@ -165,6 +173,8 @@ func (m *model) admit(id jobs.ID, lease time.Duration, now time.Time) {
 	j.lease = now.Add(lease)
 }
 
+// expect applies Service.Expect to the model. Returns the errors that the service may return; nil:
+// it must succeed.
 func (m *model) expect(id jobs.ID, token int64, key string, now time.Time) []error {
 	j := m.jobs[id]
 	switch {
@@ -187,7 +197,8 @@ func (m *model) expect(id jobs.ID, token int64, key string, now time.Time) []err
 	return nil
 }
 
-// await lets a job wait for its answer. It reports whether the answer has come.
+// await applies Service.Await to the model. It reports whether the answer has come, and returns the
+// errors that the service may return; nil: it must succeed.
 func (m *model) await(a *jobs.Await, now time.Time) (bool, []error) {
 	j := m.jobs[a.ID]
 	switch {
@@ -214,7 +225,7 @@ func (m *model) await(a *jobs.Await, now time.Time) (bool, []error) {
 		if j.Phase == jobs.Answered {
 			j.lease = now
 		} else {
-			j.looked(now)
+			j.deliver(now)
 		}
 		return true, nil
 	case j.Phase == jobs.Awaiting && key == j.Key:
@@ -245,7 +256,8 @@ func (m *model) await(a *jobs.Await, now time.Time) (bool, []error) {
 	return false, nil
 }
 
-// answer gives an answer and returns the kind of its receipt.
+// answer applies an answer to the model, or a refusal if refusal is not "". It returns the kind of
+// the receipt.
 func (m *model) answer(name, key, result, refusal string, now time.Time) jobs.ReceiptKind {
 	j := m.holder(func(j *modelJob) bool { return j.Name == name && j.Key == key })
 	switch {
@@ -272,7 +284,8 @@ func (m *model) answer(name, key, result, refusal string, now time.Time) jobs.Re
 	return jobs.Early
 }
 
-// accept gives j its answer.
+// accept gives j, whose attempt has begun, its answer or refusal. The answer ends the run, or j
+// becomes due for a worker. If a worker still sends the request, j only stores the answer.
 func (m *model) accept(j *modelJob, result, refusal string, now time.Time) {
 	j.Changed = now
 	if j.Respond || refusal != "" {
@@ -283,15 +296,16 @@ func (m *model) accept(j *modelJob, result, refusal string, now time.Time) {
 			j.got = true
 			return
 		}
-		j.looked(now)
+		j.deliver(now)
 		return
 	}
 	j.Answer, j.got = []byte(result), true
-	j.give(nil)
+	j.setData(nil)
 	m.ended(j, false, now)
 }
 
-// ended ends a run as a success. It returns an error if the job cannot be deleted.
+// ended ends the run of j as a success. With stop, a job that repeats ends. Returns ErrOutstanding
+// if the job would be deleted and has children; nil: it succeeded.
 func (m *model) ended(j *modelJob, stop bool, now time.Time) []error {
 	j.Changed = now
 	for _, c := range m.children(j.ID) { // it has seen the children that are over
@@ -309,7 +323,7 @@ func (m *model) ended(j *modelJob, stop bool, now time.Time) []error {
 			}
 		}
 	case j.Repeat != "" && !stop:
-		m.again(j, now)
+		m.repeatRun(j, now)
 	case j.Parent != 0 || j.kept():
 		m.over(j, jobs.Finished, now)
 		if j.kept() {
@@ -324,6 +338,8 @@ func (m *model) ended(j *modelJob, stop bool, now time.Time) []error {
 	return nil
 }
 
+// withdraw applies Service.Withdraw to the model. Returns the errors that the service may return;
+// nil: it must succeed.
 func (m *model) withdraw(id jobs.ID, now time.Time) []error {
 	j := m.jobs[id]
 	switch {
@@ -339,14 +355,14 @@ func (m *model) withdraw(id jobs.ID, now time.Time) []error {
 	if j.State.Runs() {
 		j.Token++
 	}
-	j.give(nil)
+	j.setData(nil)
 	j.Changed = now
 	m.over(j, jobs.Cancelled, now)
 	m.settle(now, j)
 	return nil
 }
 
-// purge deletes expired jobs and returns their number.
+// purge deletes expired jobs and early answers. It returns the number of deleted jobs.
 func (m *model) purge(now time.Time) (n int) {
 	for _, j := range m.all(func(j *modelJob) bool { return !j.Expires.IsZero() && !j.Expires.After(now) }) {
 		delete(m.jobs, j.ID)
@@ -356,7 +372,8 @@ func (m *model) purge(now time.Time) (n int) {
 	return n
 }
 
-// compareEarly compares the stored early answers with the model. An expired one may exist or not.
+// compareEarly compares the stored early answers with the model and returns the difference, or nil.
+// At now expired answers may exist or not.
 func (m *model) compareEarly(got []jobstore.EarlyAnswer, now time.Time) error {
 	seen := map[string]earlyAnswer{}
 	for i := range got {
@@ -381,7 +398,8 @@ func (m *model) compareEarly(got []jobstore.EarlyAnswer, now time.Time) error {
 	return nil
 }
 
-// lawfulKeys checks the invariants of keys, queues and answers.
+// lawfulKeys checks the rules of keys, queues and answers that hold for all stored jobs at any
+// time. Returns an error for each job that breaks one, joined, or nil.
 func lawfulKeys(list []jobs.Row) error {
 	var errs []error
 	owners := map[string]jobs.ID{}

@@ -33,12 +33,14 @@ var modelRepeats = map[string]struct {
 // modelRetries contains the drawn values of RetryAfter.
 var modelRetries = map[string]time.Duration{"+1 MINUTE": time.Minute, "+2 HOURS": 2 * time.Hour, "-5 minutes": -5 * time.Minute}
 
+// plus returns a function that adds d to a time. Its second result is always true.
 func plus(d time.Duration) func(time.Time) (time.Time, bool) {
 	return func(t time.Time) (time.Time, bool) { return t.Add(d), true }
 }
 
-// next returns the next run of a job with this repeat, for a run with these times. A zero time
-// means now.
+// next returns the next run of a job with this repeat. The current run was due at scheduled, was
+// claimed at started and ends at now. A zero time means now. The second result is false if the next
+// run is out of range.
 func next(repeat string, scheduled, started, now time.Time) (time.Time, bool) {
 	r := modelRepeats[repeat]
 	base := now
@@ -58,11 +60,14 @@ func (j *modelJob) holds() bool { return j.State.Active() || j.State == jobs.Pau
 // pendingChild reports whether the parent of j waits for it.
 func (j *modelJob) pendingChild() bool { return j.State.Active() || j.State == jobs.Paused }
 
+// held reports whether a sequence has a current job (holds).
 func (m *model) held(key string) bool {
 	return len(m.all(func(j *modelJob) bool { return j.SequenceKey == key && j.holds() })) > 0
 }
 
-// settle lets sequences and waiting parents proceed after a change.
+// settle lets other jobs proceed after a change of touched: the oldest WAITING job of its sequence
+// becomes QUEUED if the sequence has no current job. A PAUSED parent of touched becomes QUEUED if
+// it has no pending child.
 func (m *model) settle(now time.Time, touched *modelJob) {
 	if k := touched.SequenceKey; k != "" && !m.held(k) {
 		if w := m.all(func(j *modelJob) bool { return j.SequenceKey == k && j.State == jobs.Waiting }); len(w) > 0 {
@@ -74,16 +79,19 @@ func (m *model) settle(now time.Time, touched *modelJob) {
 	}
 }
 
+// children returns the children of a job in the order of ids, in any state.
 func (m *model) children(id jobs.ID) []*modelJob {
 	return m.all(func(j *modelJob) bool { return j.Parent == id })
 }
 
+// pending reports whether a job has a child for which its parent waits (pendingChild).
 func (m *model) pending(id jobs.ID) bool {
 	return slices.ContainsFunc(m.children(id), (*modelJob).pendingChild)
 }
 
-// create creates a job of a spec, with the id that the service chose; 0 if it refused. It returns
-// the expected id.
+// create creates the job of a spec in the model, with the id that the service chose; 0 if the
+// service refused. With Unique it changes the existing job instead. It returns the id that the
+// service must return, whether the job existed, and the errors that the service may return.
 func (m *model) create(spec *modelSpec, id jobs.ID, now time.Time) (jobs.ID, bool, []error) {
 	if spec.SequenceKey != "" && (spec.Repeat != "" || spec.Parent != 0) || spec.Name == "" || badQueue(spec) {
 		return 0, false, []error{jobs.ErrBadJob}
@@ -129,7 +137,8 @@ func (m *model) create(spec *modelSpec, id jobs.ID, now time.Time) (jobs.ID, boo
 	return id, false, nil
 }
 
-// adopt makes j a child if it has a parent.
+// adopt makes j a child of its parent, if it has one. Returns the errors that the service may
+// return; j and the parent are then unchanged.
 func (m *model) adopt(j *modelJob, now time.Time) (errs []error) {
 	if j.Parent == 0 {
 		return nil
@@ -159,7 +168,8 @@ func (m *model) adopt(j *modelJob, now time.Time) (errs []error) {
 	return nil
 }
 
-// updateExisting applies a unique spec to the existing job.
+// updateExisting applies a unique spec to the existing job. Returns the errors that the service may
+// return; the job is then unchanged.
 func (m *model) updateExisting(old *modelJob, spec *modelSpec, repeat string, now time.Time) (errs []error) {
 	if old.Parent != spec.Parent {
 		errs = append(errs, jobs.ErrOtherParent)
@@ -180,7 +190,8 @@ func (m *model) updateExisting(old *modelJob, spec *modelSpec, repeat string, no
 	return nil
 }
 
-// find returns the due jobs of a selector in their order.
+// find returns the jobs that a claim with the selector s at now must find: at most most, in order.
+// It changes nothing.
 func (m *model) find(s jobs.Selector, now time.Time, most int) []*modelJob {
 	pattern := glob.Compile(s.Pattern)
 	found := m.all(func(j *modelJob) bool {
@@ -191,7 +202,8 @@ func (m *model) find(s jobs.Selector, now time.Time, most int) []*modelJob {
 	return found[:min(most, len(found))]
 }
 
-// handout is the expected claim, and the previous state for giving it back.
+// handout is a claim that the model expects: the job, its token and its data. was is the job before
+// the claim.
 type handout struct {
 	id      jobs.ID
 	token   int64
@@ -200,7 +212,9 @@ type handout struct {
 	was     modelJob
 }
 
-// get claims due jobs, each at the time that the service used.
+// get claims at most most due jobs that s selects, and returns the claims in order. times contains
+// the time of the claim for each job; a missing one means now. Jobs that RetryAfter has claimed ten
+// times become FAILED.
 func (m *model) get(s jobs.Selector, lease time.Duration, most int, now time.Time, times map[jobs.ID]time.Time) []handout {
 	at := func(id jobs.ID) time.Time { return cmp.Or(times[id], now) }
 	var out []handout
@@ -218,7 +232,8 @@ func (m *model) get(s jobs.Selector, lease time.Duration, most int, now time.Tim
 	return out
 }
 
-// handOut claims j, or fails it after ten claims in one run.
+// handOut claims j at now, with a lease; 0: no limit. A job that RetryAfter has claimed ten times
+// in its run becomes FAILED instead; givenUp is then true.
 func (m *model) handOut(j *modelJob, lease time.Duration, now time.Time) (givenUp bool) {
 	j.Changed = now
 	if j.State.Runs() && j.got || j.Phase == jobs.Awaiting { // it has an answer or a timeout to handle

@@ -50,6 +50,8 @@ func (f fields) text() []byte {
 	return []byte("{" + b.String() + "}")
 }
 
+// readFields decodes a JSON object; the values keep their text. Returns an error for any other
+// text.
 func readFields(data []byte) (fields, error) {
 	var raw map[string]json.RawMessage
 	if err := json.Unmarshal(data, &raw); err != nil {
@@ -62,8 +64,10 @@ func readFields(data []byte) (fields, error) {
 	return f, nil
 }
 
+// newModel returns a model without jobs and early answers.
 func newModel() *model { return &model{jobs: map[jobs.ID]*modelJob{}, early: map[string]earlyAnswer{}} }
 
+// clone returns a copy that shares no job, data or early answer with m.
 func (m *model) clone() *model {
 	c := &model{jobs: map[jobs.ID]*modelJob{}, last: m.last, early: maps.Clone(m.early)}
 	for id, j := range m.jobs {
@@ -97,7 +101,8 @@ func (j *modelJob) due() time.Time {
 	return time.Time{}
 }
 
-// compare compares a stored job with the model's job.
+// compare compares a stored job with the model's job and returns the difference, or nil. A Reason
+// of anyReason matches any text but "".
 func (j *modelJob) compare(got *jobs.Row) error {
 	want := j.Row
 	want.Due = j.due()
@@ -119,7 +124,9 @@ func (j *modelJob) compare(got *jobs.Row) error {
 	return nil
 }
 
-// compare compares all stored jobs with the model.
+// compare compares all stored jobs and early answers with the model, and checks the rules that hold
+// at any time (lawful, lawfulKeys). Returns all differences, joined, or nil. It raises m.last to
+// the highest stored id.
 func (m *model) compare(got []jobs.Row, early []jobstore.EarlyAnswer, now time.Time) error {
 	errs := []error{m.compareEarly(early, now)}
 	want := m.all(nil)
@@ -141,7 +148,8 @@ func (m *model) compare(got []jobs.Row, early []jobstore.EarlyAnswer, now time.T
 	return errors.Join(append(errs, lawful(got), lawfulKeys(got))...)
 }
 
-// lawful checks the invariants of all jobs.
+// lawful checks the rules of sequences, parents and mock jobs that hold for all stored jobs at any
+// time. Returns an error for each job that breaks one, joined, or nil.
 func lawful(list []jobs.Row) error {
 	var errs []error
 	byID := map[jobs.ID]*jobs.Row{}

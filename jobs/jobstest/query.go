@@ -23,7 +23,8 @@ type Query struct {
 	Line  *jobs.Line // Line
 }
 
-// Find calls the method and returns its jobs.
+// Find calls the method of f that the set fields select, and returns its jobs and its error.
+// Returns an error without a call if no method takes all set fields.
 func (q Query) Find(ctx context.Context, f jobstore.Finder) ([]jobs.Row, error) {
 	rest := q
 	var find func() ([]jobs.Row, error)

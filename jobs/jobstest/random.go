@@ -16,6 +16,7 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
+// randomCases returns the case that compares a store with a ledger after random calls.
 func randomCases() []testCase {
 	return []testCase{{
 		Area: "update", Name: "as a list would do",
@@ -67,8 +68,11 @@ func randomCases() []testCase {
 // ledger contains the expected jobs of a store, in the order of ids.
 type ledger struct{ jobs []jobs.Row }
 
+// clone returns a copy whose list can be changed without a change of r.
 func (r *ledger) clone() ledger { return ledger{slices.Clone(r.jobs)} }
 
+// compare reads all jobs and returns an error if they differ from the ledger, or the error of the
+// read.
 func (r *ledger) compare(ctx context.Context, tx jobstore.Tx) error {
 	found, err := tx.All(ctx, jobstore.Page{})
 	if err != nil {
@@ -77,6 +81,8 @@ func (r *ledger) compare(ctx context.Context, tx jobstore.Tx) error {
 	return differ("all", found, r.jobs)
 }
 
+// differ returns an error with the difference of two lists of jobs, or nil if they are equal. what
+// names the lists.
 func differ(what string, got, want []jobs.Row) error {
 	if len(got)+len(want) == 0 {
 		return nil
@@ -87,6 +93,7 @@ func differ(what string, got, want []jobs.Row) error {
 	return nil
 }
 
+// index returns the position of a job in r.jobs, or -1.
 func (r *ledger) index(id jobs.ID) int {
 	return slices.IndexFunc(r.jobs, func(j jobs.Row) bool { return j.ID == id })
 }
@@ -101,7 +108,8 @@ type op struct {
 	Lease time.Duration
 }
 
-// pick returns the id of an existing job, or of a missing one.
+// pick returns the id of the expected job with the number n, counted in a circle. For one n in ten,
+// and without jobs, it returns an id that no job has.
 func (r *ledger) pick(n int) jobs.ID {
 	if len(r.jobs) == 0 || n%10 == 9 {
 		return 1 << 50
@@ -109,7 +117,8 @@ func (r *ledger) pick(n int) jobs.ID {
 	return r.jobs[n%len(r.jobs)].ID
 }
 
-// run performs the call and compares its result with the ledger, which it updates.
+// run performs the call in tx and the same change in the ledger r. Returns an error if the results
+// differ, or the error of the call. A call that tx does not implement is skipped.
 func (o *op) run(ctx context.Context, tx jobstore.Tx, r *ledger) error {
 	id := r.pick(o.Pick)
 	at := r.index(id)
@@ -167,6 +176,8 @@ func (o *op) run(ctx context.Context, tx jobstore.Tx, r *ledger) error {
 	return nil
 }
 
+// add saves two new jobs in tx and appends them to r. Returns an error if their ids do not grow, or
+// the error of Save.
 func (o *op) add(ctx context.Context, tx jobstore.Tx, r *ledger) error {
 	one, two := o.Job, o.Job
 	two.Name = "second"
@@ -184,6 +195,8 @@ func (o *op) add(ctx context.Context, tx jobstore.Tx, r *ledger) error {
 	return nil
 }
 
+// take calls Take and claims the expected jobs in r. Returns an error if the claimed jobs or rest
+// differ, or the error of Take. The time of the claims is taken from the store.
 func (o *op) take(ctx context.Context, t jobstore.Taker, r *ledger) error {
 	got, rest, err := t.Take(ctx, *o.Query.Due, o.Query.Limit, o.Lease)
 	if err != nil {
@@ -221,6 +234,8 @@ func (o *op) take(ctx context.Context, t jobstore.Taker, r *ledger) error {
 	return errors.Join(err, differ(fmt.Sprintf("take %+v", *o.Query.Due), got, want))
 }
 
+// drop calls Drop for the job id and deletes the job from r if Drop must delete it. Returns an
+// error if the results differ, or the error of Drop.
 func (o *op) drop(ctx context.Context, d jobstore.Dropper, r *ledger, id jobs.ID) error {
 	at := r.index(id)
 	want := at >= 0 && r.jobs[at].Simple() && r.jobs[at].State.Runs() && (o.Token == 0 || o.Token == r.jobs[at].Token)
@@ -237,6 +252,7 @@ func (o *op) drop(ctx context.Context, d jobstore.Dropper, r *ledger, id jobs.ID
 	return nil
 }
 
+// genOp generates calls whose times lie around base.
 func genOp(base time.Time) *rapid.Generator[op] {
 	job, query, selector, line := genJob(base), genQuery(base), genSelector(), genLine(base)
 	return rapid.Custom(func(t *rapid.T) op {
@@ -261,7 +277,8 @@ func genOp(base time.Time) *rapid.Generator[op] {
 	})
 }
 
-// genJob generates jobs that differ in the relevant fields.
+// genJob generates jobs that differ in all fields that a search or a claim reads. Their times lie
+// around base.
 func genJob(base time.Time) *rapid.Generator[jobs.Row] {
 	all := []jobs.State{jobs.Queued, jobs.Queued, jobs.Running, jobs.Running, jobs.RunQueued, jobs.Paused, jobs.Waiting, jobs.Finished, jobs.Failed, jobs.Cancelled}
 	return rapid.Custom(func(t *rapid.T) jobs.Row {
@@ -290,7 +307,7 @@ func genJob(base time.Time) *rapid.Generator[jobs.Row] {
 	})
 }
 
-// genQueued generates the fields of jobs of queues.
+// genQueued draws the fields of j for queues, keys and answers. The queue may be "".
 func genQueued(t *rapid.T, j *jobs.Row) {
 	j.Queue = rapid.SampledFrom([]string{"q", "q", "q", "Q", ""}).Draw(t, "which queue")
 	j.Weight = rapid.Int64Range(0, 2).Draw(t, "weight")
@@ -306,7 +323,7 @@ func genQueued(t *rapid.T, j *jobs.Row) {
 	}
 }
 
-// genLine generates selections of lines around a base time.
+// genLine generates arguments of Line, whose times lie around base.
 func genLine(base time.Time) *rapid.Generator[*jobs.Line] {
 	return rapid.Custom(func(t *rapid.T) *jobs.Line {
 		at := func(what string) time.Time {
@@ -326,6 +343,7 @@ func genLine(base time.Time) *rapid.Generator[*jobs.Line] {
 	})
 }
 
+// genQuery generates queries for Find, except those with Due or Line.
 func genQuery(base time.Time) *rapid.Generator[Query] {
 	return rapid.Custom(func(t *rapid.T) Query {
 		q := Query{}
@@ -354,6 +372,7 @@ func genQuery(base time.Time) *rapid.Generator[Query] {
 	})
 }
 
+// genSelector generates selectors for Due.
 func genSelector() *rapid.Generator[jobs.Selector] {
 	return rapid.Custom(func(t *rapid.T) jobs.Selector {
 		s := jobs.Selector{

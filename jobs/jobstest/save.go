@@ -43,6 +43,7 @@ func fieldsOfQueues(at time.Time) []func(*jobs.Row) {
 	}
 }
 
+// saveCases returns the cases about Tx.Save, Tx.Delete and stored fields.
 func saveCases() []testCase {
 	micros := func(y int, m time.Month, d, us int) time.Time {
 		return time.Date(y, m, d, 23, 59, 59, us*1000, time.UTC)

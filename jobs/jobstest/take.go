@@ -18,7 +18,8 @@ type taking struct {
 	rest bool
 }
 
-// take calls Take once, in Single, as the service does.
+// take calls Take once, in Single, as the service does, and returns its results. An error fails the
+// case at once, also if the transaction is not a Taker.
 func (w *world) take(s jobs.Store, d jobs.Due, limit int, lease time.Duration) (got taking) {
 	w.Helper()
 	ctx, cancel := w.Ctx()
@@ -34,8 +35,10 @@ func (w *world) take(s jobs.Store, d jobs.Due, limit int, lease time.Duration) (
 	return got
 }
 
+// forPattern returns the argument of Take for jobs that are due now and whose name matches p.
 func forPattern(p string) jobs.Due { return jobs.Due{Selector: jobs.Selector{Pattern: p}} }
 
+// takeCases returns the cases about Taker.Take.
 func takeCases() []testCase {
 	return []testCase{
 		{
@@ -236,7 +239,8 @@ func takeCases() []testCase {
 	}
 }
 
-// drop calls Drop once, in Single, as the service does.
+// drop calls Drop once, in Single, as the service does, and returns its result. An error fails the
+// case at once, also if the transaction is not a Dropper.
 func (w *world) drop(s jobs.Store, id jobs.ID, token int64) (dropped bool) {
 	w.Helper()
 	ctx, cancel := w.Ctx()
@@ -252,6 +256,7 @@ func (w *world) drop(s jobs.Store, id jobs.ID, token int64) (dropped bool) {
 	return dropped
 }
 
+// dropCases returns the cases about Dropper.Drop.
 func dropCases() []testCase {
 	running := func(j *jobs.Row) { j.State, j.Token = jobs.Running, 3 }
 	return []testCase{

@@ -14,6 +14,7 @@ import (
 // errCase is the error with which a case rolls a transaction back.
 var errCase = errors.New("jobstest: not after all")
 
+// updateCases returns the cases about Store.Update, Single and Insert.
 func updateCases() []testCase {
 	return []testCase{
 		{
@@ -343,9 +344,11 @@ func updateCases() []testCase {
 	}
 }
 
+// ptr returns a pointer to a copy of j.
 func ptr(j jobs.Row) *jobs.Row { return &j }
 
-// spoil changes all records of the store.
+// spoil adds a job, changes many fields of kept[0] and deletes kept[1], in tx. Returns the first
+// error of tx.
 func spoil(ctx context.Context, tx jobstore.Tx, kept []jobs.Row) error {
 	fresh := kept[0]
 	fresh.ID = 0
@@ -366,7 +369,8 @@ func spoil(ctx context.Context, tx jobstore.Tx, kept []jobs.Row) error {
 	return tx.Delete(ctx, kept[1].ID)
 }
 
-// only returns the single job that was found.
+// only returns the single job of found. Returns err if it is not nil, and an error unless found has
+// one job.
 func only(found []jobs.Row, err error) (jobs.Row, error) {
 	if err != nil {
 		return jobs.Row{}, err

@@ -10,6 +10,7 @@ import (
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 )
 
+// viewCases returns the cases about Store.View and pages.
 func viewCases() []testCase {
 	return []testCase{
 		{

@@ -21,6 +21,7 @@ type world struct {
 	h *Harness
 }
 
+// newWorld returns the environment of a case over the database of h.
 func newWorld(t testing.TB, h *Harness) *world {
 	return &world{h: h, World: suite.NewWorld(t, suite.Config[jobs.Store]{
 		Port: "Store", Open: h.Open, Secret: h.Secret, Quiet: h.Slack, Patience: h.Patience,
@@ -30,7 +31,7 @@ func newWorld(t testing.TB, h *Harness) *world {
 // txFunc is the function of a transaction.
 type txFunc = func(ctx context.Context, tx jobstore.Tx) error
 
-// update runs fn in a transaction, which must commit.
+// update runs fn in a transaction and commits it. An error fails the case at once.
 func (w *world) update(s jobs.Store, fn txFunc) {
 	w.Helper()
 	ctx, cancel := w.Ctx()
@@ -38,7 +39,7 @@ func (w *world) update(s jobs.Store, fn txFunc) {
 	w.Must(s.Update(ctx, fn), "Update")
 }
 
-// view runs fn in a View, which must return nil.
+// view runs fn in a View. An error fails the case at once.
 func (w *world) view(s jobs.Store, fn txFunc) {
 	w.Helper()
 	ctx, cancel := w.Ctx()
@@ -46,7 +47,7 @@ func (w *world) view(s jobs.Store, fn txFunc) {
 	w.Must(s.View(ctx, fn), "View")
 }
 
-// now returns the store's time.
+// now returns the store's time, read in a View.
 func (w *world) now(s jobs.Store) (now time.Time) {
 	w.Helper()
 	w.view(s, func(ctx context.Context, tx jobstore.Tx) (err error) {
@@ -56,7 +57,8 @@ func (w *world) now(s jobs.Store) (now time.Time) {
 	return now
 }
 
-// job returns a QUEUED job that has been due for a second, changed by edits.
+// job returns a QUEUED job that has been due for a second by the store's clock, changed by edits.
+// It saves nothing.
 func (w *world) job(s jobs.Store, name string, edits ...func(*jobs.Row)) jobs.Row {
 	w.Helper()
 	now := w.now(s)
@@ -67,7 +69,8 @@ func (w *world) job(s jobs.Store, name string, edits ...func(*jobs.Row)) jobs.Ro
 	return j
 }
 
-// save writes jobs in one transaction and returns them with their ids.
+// save writes jobs in one transaction and returns them with their ids. It does not change list. An
+// error fails the case at once.
 func (w *world) save(s jobs.Store, list ...jobs.Row) (saved []jobs.Row) {
 	w.Helper()
 	w.update(s, func(ctx context.Context, tx jobstore.Tx) error {
@@ -77,12 +80,13 @@ func (w *world) save(s jobs.Store, list ...jobs.Row) (saved []jobs.Row) {
 	return saved
 }
 
-// add saves one job.
+// add saves one new job (see job) and returns it with its id.
 func (w *world) add(s jobs.Store, name string, edits ...func(*jobs.Row)) jobs.Row {
 	w.Helper()
 	return w.save(s, w.job(s, name, edits...))[0]
 }
 
+// pointers returns pointers to the elements of list, in order.
 func pointers(list []jobs.Row) []*jobs.Row {
 	out := make([]*jobs.Row, len(list))
 	for i := range list {
@@ -91,12 +95,15 @@ func pointers(list []jobs.Row) []*jobs.Row {
 	return out
 }
 
-// edit changes an existing job in a transaction of its own.
+// edit changes an existing job by how, in a transaction of its own. An error fails the case at
+// once.
 func (w *world) edit(s jobs.Store, id jobs.ID, how func(*jobs.Row)) {
 	w.Helper()
 	w.update(s, func(ctx context.Context, tx jobstore.Tx) error { return edit(ctx, tx, id, how) })
 }
 
+// edit reads a job in tx, calls how with it, and saves it. Returns errors of tx, such as
+// ErrNotFound.
 func edit(ctx context.Context, tx jobstore.Tx, id jobs.ID, how func(*jobs.Row)) error {
 	j, err := tx.Get(ctx, id)
 	if err != nil {
@@ -106,7 +113,7 @@ func edit(ctx context.Context, tx jobstore.Tx, id jobs.ID, how func(*jobs.Row)) 
 	return tx.Save(ctx, &j)
 }
 
-// get returns an existing job.
+// get returns an existing job, read in a View. A missing job fails the case at once.
 func (w *world) get(s jobs.Store, id jobs.ID) (j jobs.Row) {
 	w.Helper()
 	w.view(s, func(ctx context.Context, tx jobstore.Tx) (err error) {
@@ -116,7 +123,7 @@ func (w *world) get(s jobs.Store, id jobs.ID) (j jobs.Row) {
 	return j
 }
 
-// gone checks that no job has this id.
+// gone fails the case, which continues, if a job has this id. format and args name the job.
 func (w *world) gone(s jobs.Store, id jobs.ID, format string, args ...any) {
 	w.Helper()
 	ctx, cancel := w.Ctx()
@@ -128,7 +135,7 @@ func (w *world) gone(s jobs.Store, id jobs.ID, format string, args ...any) {
 	w.WantIs(err, jobs.ErrNotFound, "Get of %s", fmt.Sprintf(format, args...))
 }
 
-// find calls one Find in a View.
+// find returns the jobs of a Query, read in a View. An error fails the case at once.
 func (w *world) find(s jobs.Store, q Query) (found []jobs.Row) {
 	w.Helper()
 	w.view(s, func(ctx context.Context, tx jobstore.Tx) (err error) {
@@ -138,7 +145,8 @@ func (w *world) find(s jobs.Store, q Query) (found []jobs.Row) {
 	return found
 }
 
-// wantIDs compares the found jobs with the expected ones, in this order.
+// wantIDs fails the case, which continues, unless found has the ids of want in this order. It
+// compares no other field.
 func (w *world) wantIDs(found []jobs.Row, want []jobs.Row, format string, args ...any) {
 	w.Helper()
 	if diff := cmp.Diff(ids(want), ids(found)); diff != "" {
@@ -146,6 +154,7 @@ func (w *world) wantIDs(found []jobs.Row, want []jobs.Row, format string, args .
 	}
 }
 
+// ids returns the ids of jobs, in order.
 func ids(list []jobs.Row) []jobs.ID {
 	out := make([]jobs.ID, len(list))
 	for i := range list {
@@ -154,7 +163,8 @@ func ids(list []jobs.Row) []jobs.ID {
 	return out
 }
 
-// wantSame compares all fields of two jobs.
+// wantSame fails the case, which continues, unless all fields of two jobs are equal and the times
+// of got are in UTC.
 func (w *world) wantSame(got, want jobs.Row, format string, args ...any) {
 	w.Helper()
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -167,7 +177,7 @@ func (w *world) wantSame(got, want jobs.Row, format string, args ...any) {
 	}
 }
 
-// all calls fn in n goroutines and waits for them.
+// all calls fn with 0 to n-1, each in a goroutine of its own, and waits for all of them.
 func all(n int, fn func(i int)) {
 	var wg sync.WaitGroup
 	for i := range n {
@@ -176,8 +186,8 @@ func all(n int, fn func(i int)) {
 	wg.Wait()
 }
 
-// try runs fn in a transaction from any goroutine. If it does not commit, the case fails but
-// continues.
+// try runs fn in a transaction and reports whether it was committed. Otherwise the case fails and
+// continues. It may be called from any goroutine.
 func (w *world) try(s jobs.Store, fn txFunc) bool {
 	ctx, cancel := w.Ctx()
 	defer cancel()
@@ -188,7 +198,8 @@ func (w *world) try(s jobs.Store, fn txFunc) bool {
 	return true
 }
 
-// due returns the query for the due jobs of a pattern.
+// due returns the query for the first due jobs without a queue whose name matches a pattern, at
+// most limit.
 func due(pattern string, limit int) Query {
 	return Query{Page: jobstore.Page{Limit: limit}, Due: &jobs.Due{Selector: jobs.Selector{Pattern: pattern}}}
 }

@@ -265,8 +265,10 @@ type HastyLocker interface {
 	// transaction holds one of the names for longer. The transaction can only be rolled back then. In
 	// JoinTx it is Lock.
 	LockSoon(ctx context.Context, within time.Duration, names ...string) (bool, error)
-	// FreeJobs is Jobs that leaves out the jobs that another transaction has locked.
+	// FreeJobs locks and returns jobs as Jobs does, but leaves out those that another transaction has
+	// locked.
 	FreeJobs(ctx context.Context, ids ...ID) ([]Row, error)
-	// FreeDeferrals is Deferrals that leaves out those that another transaction has locked.
+	// FreeDeferrals locks and returns deferrals as Deferrals does, but leaves out those that another
+	// transaction has locked.
 	FreeDeferrals(ctx context.Context, tasks ...task.ID) ([]Deferral, error)
 }

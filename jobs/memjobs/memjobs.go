@@ -79,8 +79,8 @@ func (s *Store) begin() error {
 	return nil
 }
 
-// end records the end of a running call that begin has counted. The last one wakes a waiting Close.
-// It takes s.mu.
+// end records the end of a running call that begin has counted. The end of the last running call
+// wakes a waiting Close. It takes s.mu.
 func (s *Store) end() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -33,8 +33,8 @@ type match struct {
 	pattern glob.Pattern
 	name    string // the only matching name, if exact is true
 	exact   bool
-	kept    bool
-	upTo    int // number of names in the list that were compared
+	kept    bool // the cache contains it
+	upTo    int  // number of names in the list that were compared
 	found   []*nameset
 	set     map[*nameset]struct{}
 }
@@ -50,9 +50,9 @@ func newNames() names {
 	return names{byName: map[string]*nameset{}, patterns: map[string]*match{}}
 }
 
-// use returns the set of a name and adds one to its number of records. It creates a missing set,
-// without jobs; the caller adds the record to the orders of the set. Call it with the table
-// locked.
+// use returns the set of a name, which contains the jobs with this name, and adds one to its number
+// of records. It creates a missing set, without jobs; the caller adds the record to the orders of
+// the set. Call it with the table locked.
 func (n *names) use(name string) *nameset {
 	s := n.byName[name]
 	switch {

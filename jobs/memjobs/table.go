@@ -102,7 +102,9 @@ func (t *table) replace(r *record, j jobstore.Row) {
 }
 
 // byID returns the entry of the job in an order by id.
-func (r *record) byID() entry  { return entry{id: r.job.ID, rec: r} }
+func (r *record) byID() entry { return entry{id: r.job.ID, rec: r} }
+
+// byDue returns the entry of the job in an order by Due.
 func (r *record) byDue() entry { return entry{major: micros(r.job.Due), id: r.job.ID, rec: r} }
 
 // byExpiry returns the entry of the job in an order by Expires.

@@ -90,10 +90,9 @@ func (tx *tx) rollback() {
 	tx.rollbackLeases()
 }
 
-// notifications returns the texts for watchers, each once: those of jobs whose state has changed
-// for watchers (notification), and the recorded texts of deferrals and leases. Deleted jobs have no
-// text. some reports whether watchers must be called. More than 100 texts become nil, which means
-// any text.
+// notifications returns the texts for watchers, each once: the texts of changed jobs (notification)
+// and the recorded texts of deferrals and leases. Deleted jobs have no text. some reports whether
+// watchers must be called. More than 100 texts become nil, which means any text.
 func (tx *tx) notifications() (names []string, some bool) {
 	slices.Sort(tx.words)
 	names = slices.Compact(tx.words)

@@ -56,7 +56,7 @@ type unreadWindow struct {
 
 // runAdmission claims up to slots jobs in a transaction and returns them: running jobs that are
 // due, and QUEUED jobs that may start. If the queue has a throttler, it asks the throttler first
-// (plan), and runs no transaction if the plan is idle. Returns again if another admission at once
+// (plan), and runs no transaction if the plan is idle. again reports that another admission at once
 // may find more jobs. Returns ErrStale if another leader has the lease; nothing is claimed then.
 // Returns errors of the store; after ErrUnavailable jobs may be claimed nevertheless.
 //
@@ -351,11 +351,11 @@ func (t *admitTx) applyPlan(ctx context.Context, plan *Admission) error {
 
 // plan reads the queue, updates the roster, and calls the throttler with at most slots free
 // workers. The plan names jobs to start and to postpone; applyPlan executes it. No transaction is
-// open while the throttler works.
+// open while the throttler works. It sets l.admittedAt and the Status.
 //
-// Returns idle if the plan starts and moves no job and no running job is due. plan is nil only with
-// an error, which is an error of the store. An error of the throttler is reported; the plan then
-// starts no job. It sets l.admittedAt and the Status.
+// idle reports that the plan neither starts nor postpones a job, and that no running job is due.
+// plan is nil only with an error, which is an error of the store. An error of the throttler is
+// reported; the plan then starts no job.
 func (l *Leader) plan(ctx context.Context, slots int) (plan *Admission, idle bool, err error) {
 	adm := &Admission{queue: l.q, slots: slots, gauge: line.Gauge{Limit: l.q.limit(), Strict: l.q.Strict}, opens: l.windows.Opens, offered: map[jobstore.ID]*offer{}}
 	var running, version int64
@@ -418,10 +418,10 @@ func (l *Leader) readLine(ctx context.Context, q jobstore.Line, limit int) ([]jo
 	return l.view(ctx, func(ctx context.Context, tx jobstore.Tx) ([]jobstore.Row, error) { return tx.Line(ctx, q, limit) })
 }
 
-// readRoster makes l.roster fit for a plan. running and version are the present numbers of running
-// jobs and of admissions in the store. It reads the roster again if an admission is unknown, a
-// running job is missing, or it is older than rosterAge; after an error l.roster is then nil.
-// Otherwise it removes ended jobs; pace.stale reports that some remain.
+// readRoster brings l.roster up to date for a plan. running and version are the present numbers of
+// running jobs and of admissions in the store. It reads the roster again if an admission is
+// unknown, a running job is missing, or it is older than rosterAge; after an error l.roster is then
+// nil. Otherwise it removes ended jobs; pace.stale reports that some remain.
 func (l *Leader) readRoster(ctx context.Context, running int, version int64) (err error) {
 	if l.roster != nil && l.roster.version == version && len(l.roster.all) >= running && time.Since(l.roster.read) < rosterAge {
 		l.pace.stale, err = l.roster.sync(ctx, l, running)

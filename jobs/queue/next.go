@@ -180,9 +180,9 @@ const (
 )
 
 // mayEndEarly returns a function that tells whether a throttler's reading of the due jobs may end
-// before the last job. It may if partTime has passed since began and a job starts or a signal
-// waits. It may not while a full read is overdue: the last one is more than wholeTime and four
-// times its duration ago.
+// before the last job; its argument reports that the plan starts a job. It may if partTime has
+// passed since began, and the plan starts a job or a signal waits. It may not while a full read is
+// overdue: the last full read is more than wholeTime and four times its duration ago.
 func (p *pace) mayEndEarly(began time.Time, signal <-chan struct{}) func(started bool) bool {
 	overdue := time.Since(p.wholeAt) > max(wholeTime, 4*p.whole)
 	return func(started bool) bool {

@@ -39,8 +39,8 @@ type Queue struct {
 	// Poll is the interval of admissions without another cause. Default: 5 s. From 10 ms to 1 h.
 	//
 	// The store's notifications, the Due of the next job, and the end of a job in this process also
-	// cause an admission. After an admission that claimed no job, Poll
-	// waits at least 100 times its duration.
+	// cause an admission. After an admission that claimed no job, the interval is at least 100 times
+	// the duration of that admission.
 	Poll time.Duration
 }
 
@@ -65,7 +65,7 @@ func (q *Queue) Complete() error {
 	return errors.Join(errs...)
 }
 
-// limit returns Limit in thousandths. 0: no limit.
+// limit returns q.Limit in thousandths, rounded down. 0: no limit.
 func (q *Queue) limit() int64 {
 	return line.InThousandths(q.Limit)
 }

@@ -46,15 +46,15 @@ func cloneRow(j *jobstore.Row) jobstore.Row {
 	return c
 }
 
-// begin adds a job that the present plan starts to begun. settle later moves it to all.
+// begin adds a job that the present plan starts to r.begun. settle later moves it to r.all.
 func (r *roster) begin(j *jobstore.Row) { r.begun = append(r.begun, &entry{job: *j}) }
 
-// last returns the entry that begin added last. It panics if begun is empty.
+// last returns the entry that begin added last to r.begun. It panics if r.begun is empty.
 func (r *roster) last() *entry { return r.begun[len(r.begun)-1] }
 
-// settle ends a plan: it moves those jobs of begun that the transaction has started to all, as they
-// are stored, and empties begun. started contains all claimed jobs of the transaction. An older
-// entry of the same job is removed.
+// settle ends a plan. It moves the jobs of r.begun that the transaction has started to r.all, as
+// they are stored, and empties r.begun. started contains all claimed jobs of the transaction. It
+// removes an older entry of the same job from r.all.
 func (r *roster) settle(started []jobstore.Handout) {
 	if len(r.begun) == 0 {
 		return
@@ -79,8 +79,8 @@ func (r *roster) isBegun(id jobstore.ID, started map[jobstore.ID]*jobstore.Row) 
 	return started[id] != nil && slices.ContainsFunc(r.begun, func(e *entry) bool { return e.job.ID == id })
 }
 
-// contains reports whether all jobs of out are in r.all. It is true for an empty out. begun does
-// not count.
+// contains reports whether the roster, the leader's list of running jobs, has all jobs of out in
+// r.all. It is true for an empty out. Jobs in r.begun do not count.
 func (r *roster) contains(out []jobstore.Handout) bool {
 	if len(out) == 0 {
 		return true
@@ -96,8 +96,9 @@ func (r *roster) contains(out []jobstore.Handout) bool {
 }
 
 // readRunning reads all jobs of the queue that are RUNNING or RUNQUEUED (they run and wait for a
-// worker), page by page. It returns them as a new roster in the order of their starts. The caller
-// sets its version. Returns a nil roster and the error of the store if a page cannot be read.
+// worker), page by page. It returns them as a new roster, the leader's list of running jobs, in the
+// order of their starts. The caller sets its version. Returns a nil roster and the error of the
+// store if a page cannot be read.
 func (l *Leader) readRunning(ctx context.Context) (*roster, error) {
 	r := &roster{read: time.Now()}
 	after := jobstore.ID(0)
@@ -122,10 +123,10 @@ func (l *Leader) readRunning(ctx context.Context) (*roster, error) {
 	return r, nil
 }
 
-// sync removes ended jobs if the roster has more than running jobs, which is the number in the
-// store. In a long roster it checks one page per call and continues there at the next call. stale
-// reports that ended jobs remain. After an error of the store, which it returns, it removes
-// nothing.
+// sync removes ended jobs if the roster, the leader's list of running jobs, has more jobs than
+// running, the number in the store. In a long roster it checks one page per call and continues
+// there at the next call. stale reports that ended jobs remain. After an error of the store, which
+// it returns, it removes nothing.
 func (r *roster) sync(ctx context.Context, l *Leader, running int) (stale bool, err error) {
 	if len(r.all) <= running {
 		return false, nil

@@ -29,7 +29,7 @@ type Throttler interface {
 // ThrottlerFunc implements [Throttler] with a function.
 type ThrottlerFunc func(ctx context.Context, l *Admission) error
 
-// Admit calls f.
+// Admit calls f and returns its error. It implements [Throttler].
 func (f ThrottlerFunc) Admit(ctx context.Context, l *Admission) error { return f(ctx, l) }
 
 // Admission is the view of a queue that a [Throttler] receives, and collects its decisions. Only
@@ -104,8 +104,8 @@ func (l *Admission) Due() iter.Seq[jobstore.Job] {
 	}
 }
 
-// fitting is Due for the jobs that the limit may admit: it leaves out jobs that are too heavy for
-// the free weight. With Queue.Strict it yields all jobs and ends at the first that did not fit.
+// fitting yields the due jobs as Due does, but leaves out jobs that are too heavy for the free
+// weight of the queue. With Queue.Strict it yields all jobs and ends at the first that did not fit.
 func (l *Admission) fitting(yield func(*jobstore.Row) bool) {
 	if !l.gauge.Blocked {
 		l.each(l.gauge.Most, func(j *jobstore.Row) bool { return yield(j) && !l.gauge.Blocked })

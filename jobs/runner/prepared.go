@@ -73,8 +73,9 @@ func (r *session) submitReady(ctx context.Context, submissions []submission, rea
 // messagePage is the number of messages that are read at a time. A message may have megabytes.
 const messagePage = 4 * mostCalls
 
-// messages reads the stored task messages of these jobs. Jobs without a message are left out. It
-// blocks for at most the duration of a lease. Returns errors of the store.
+// messages returns the stored task messages of these jobs, by job id. Jobs without a message are
+// left out. It waits for a free slot among the calls of the session (call) and gives up after the
+// duration of a lease. Returns errors of the store.
 func (r *session) messages(ids []jobs.ID) (found map[jobs.ID][]byte, err error) {
 	err = r.call(func(ctx context.Context) error {
 		found, err = r.s.Messages(ctx, ids...)

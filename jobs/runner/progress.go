@@ -34,6 +34,7 @@ type active struct {
 	lose func()
 }
 
+// activeKey is the key under which the context of a handler contains its *active.
 type activeKey struct{}
 
 // FromContext returns the job of the calling handler as it was claimed. Its data are those of the
@@ -84,7 +85,9 @@ func Progress(ctx context.Context, v any) error {
 // only; [Progress] replaces all data. Tasks with conditions store no progress.
 const ProgressKey = "_progress"
 
-// ReportProgress implements [task.Progressor]. Its first call makes the reporter.
+// ReportProgress stores p in the data of the job soon, from another goroutine (storeProgress), and
+// does not block. Of several values within a second only the last is stored. Its first call creates
+// the reporter. It implements [task.Progressor].
 func (a *active) ReportProgress(p task.ProgressValue) {
 	if a.reporter.Load() == nil {
 		a.reporter.CompareAndSwap(nil, progress.New(a.storeProgress))
@@ -92,7 +95,9 @@ func (a *active) ReportProgress(p task.ProgressValue) {
 	a.reporter.Load().Report(p)
 }
 
-// storeProgress stores p in the data of the job. An error is ignored, since another value may come.
+// storeProgress stores p in the data of the job under ProgressKey, and blocks until that is stored.
+// It ignores errors, since another value may come. It does nothing for the job of a task with
+// conditions.
 func (a *active) storeProgress(ctx context.Context, p task.ProgressValue) {
 	if _, prepared := jobs.TaskOf(&a.handout.Job); prepared {
 		return

@@ -90,8 +90,8 @@ type batch struct {
 	bytes int
 }
 
-// newHeldJob returns a claimed job as a heldJob. It does not add it to the held set. With
-// Config.Submit the data move to args and the fields that only a handler needs are dropped.
+// newHeldJob returns a claimed job as a heldJob. It does not add the job to r.held (track). With
+// Config.Submit the data move to args, and the fields that only a handler needs are dropped.
 func (r *session) newHeldJob(h jobs.Handout) *heldJob {
 	n := &heldJob{Handout: h, got: time.Now(), off: make(chan struct{})}
 	if r.c.Submit != nil {
@@ -110,7 +110,7 @@ func (h *heldJob) shares() bool { return rules.IsKept(&h.Row) && rules.StandsAlo
 func (h *heldJob) waitsForTask() bool { return !h.leased.Load() && !h.Settling() }
 
 // release closes h.off, which ends the wait for the task of the job. A repeated call has no effect.
-// session.release also removes the job from the held set.
+// session.release also removes the job from r.held.
 func (h *heldJob) release() { h.once.Do(func() { close(h.off) }) }
 
 // newSession returns a session for the jobs with these names, or for Config.Queue. It starts no
@@ -251,8 +251,8 @@ func (r *session) freeSlots(ctx context.Context) int {
 	}
 }
 
-// startWork adds claimed jobs to the held set. It starts a goroutine for each handler, or passes
-// the jobs to the submitters as one batch. It does not wait for them.
+// startWork adds claimed jobs to r.held (track), which renews their leases. It starts a goroutine
+// for each handler, or passes the jobs to the submitters as one batch. It does not wait for them.
 //
 // A job with GivenUp (FAILED after ten claims) is counted and reported only. If ctx has ended,
 // giveBack returns the other jobs, in goroutines. The size of the claim goes to r.size, which
@@ -286,16 +286,16 @@ func (r *session) startWork(ctx context.Context, got []jobs.Handout) {
 	}
 }
 
-// track adds a job to the held set. An earlier claim of the same job in this process is marked as
-// lost.
+// track adds a job to r.held, which renews its lease until release. An earlier claim of the same
+// job in this process is marked as lost.
 func (r *session) track(h *heldJob) {
 	if before, replaced := r.held.Hold(h); replaced {
 		r.lose(before, nil)
 	}
 }
 
-// release removes jobs from the held set, so that their leases are no longer renewed, and ends the
-// waits for their tasks. It writes nothing to the store. Repeated calls are harmless.
+// release removes jobs from r.held, so that their leases are no longer renewed, and ends the waits
+// for their tasks. It writes nothing to the store. Repeated calls are harmless.
 func (r *session) release(hs ...*heldJob) {
 	r.held.Release(hs...)
 	for _, h := range hs {
@@ -374,9 +374,10 @@ func (r *session) settle(h *heldJob, fn func(context.Context) error) error {
 	return r.callUntilReply(fn)
 }
 
-// conclude ends an attempt by fn, releases the job, wakes the source, and adds one to n. It blocks
-// until the store replies. If the service refuses the change itself, for example because of its
-// data, the job becomes FAILED instead. It reports whether fn, or that failure, took effect.
+// conclude ends an attempt by fn, which stores the end, releases the job and wakes the source. It
+// adds one to n if fn took effect. It blocks until the store replies. If the service refuses the
+// change itself, for example because of its data, the job becomes FAILED instead. It reports
+// whether fn, or that failure, took effect.
 func (r *session) conclude(h *heldJob, n *atomic.Int64, fn func(context.Context) error) bool {
 	err := r.settle(h, fn)
 	if (errors.Is(err, jobs.ErrState) || errors.Is(err, jobs.ErrBadJob)) && !jobstore.RunOver(err) {

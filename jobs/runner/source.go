@@ -53,9 +53,14 @@ func (a getSource) Next(ctx context.Context, slots int) ([]jobs.Handout, error) 
 	return a.r.s.Get(ctx, jobs.Request{Selector: jobs.Selector{Names: a.r.names}, Lease: a.r.c.Lease, Max: slots, Wait: true})
 }
 
+// KeepLease returns at once, since jobs without a queue have no lease of a queue.
 func (getSource) KeepLease(context.Context) {}
-func (getSource) Changed()                  {}
-func (getSource) Close(context.Context)     {}
+
+// Changed does nothing: the end of a job lets no job of Get start.
+func (getSource) Changed() {}
+
+// Close does nothing.
+func (getSource) Close(context.Context) {}
 
 // begin sets Key and Respond of a job from its [Type], before the start of its attempt is saved. It
 // does nothing for a job of another kind. An error or a panic of Key, or an invalid key, fails the
@@ -78,9 +83,9 @@ func (r *session) begin(j *jobs.Row) (err error) {
 	return nil
 }
 
-// keepLease runs KeepLease of the source in a goroutine and returns at once. stepDown ends
-// KeepLease, waits for it, and closes the source, so that another runner can lead the queue. It
-// blocks for at most lastGrace after that.
+// keepLease runs KeepLease of the source in a goroutine and returns at once. Call stepDown once: it
+// ends KeepLease, waits for its goroutine, and closes the source, so that another runner can lead
+// the queue. Closing may take lastGrace.
 func (r *session) keepLease() (stepDown func()) {
 	ctx, end := context.WithCancel(context.Background())
 	ended := make(chan struct{})

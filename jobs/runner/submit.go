@@ -136,7 +136,7 @@ func (r *session) makeCalls(batch []*heldJob) []submission {
 }
 
 // submit tries to submit each task once: the calls together, and each stored message singly.
-// confirmed and pending are in the order of submissions. err is an error if some are not confirmed;
+// confirmed and pending are in the order of submissions. err is not nil if a task is not confirmed;
 // others may be confirmed nevertheless. It gives up after the duration of a lease, or when r.hard
 // ends.
 func (r *session) submit(submissions []submission) (confirmed []bool, pending []task.Pending, err error) {

@@ -104,9 +104,11 @@ func (r *session) byRecord(h *heldJob, p task.Pending) (end, error) {
 const readFor = 10 * time.Second
 
 // result returns the data for a job from the result of its task. nil data mean that the job keeps
-// its data, as for a prepared task or a result that is not a JSON object. certain reports that err,
-// if any, lies in the result or is recorded: reading it again cannot help. p may be nil. It waits
-// at most readFor.
+// its data, as for a prepared task or a result that is not a JSON object. p reads the result; nil:
+// a new handle is used. It waits at most readFor.
+//
+// certain is true without an error, and if another read cannot help: the result itself cannot be
+// decoded, or err is in the record. Otherwise the caller tries again.
 func (r *session) result(h *heldJob, rec *resultstore.Record, p task.Pending) (data []byte, certain bool, err error) {
 	if h.prepared { // its submitter receives the result; the job only stores the task
 		return nil, true, nil

@@ -167,11 +167,11 @@ func (t Type[D, A]) key(data []byte) (string, error) {
 }
 
 // request is the handler of an attempt. It calls Request with the decoded data and returns the
-// verdict task.Defer for the job's key, so that the job waits for its answer. Unless a queue has
-// stored the key at the start of the attempt, it first reserves it (active.expect).
+// verdict task.Defer for the job's key, so that the job waits for its answer. It first reserves the
+// key (active.expect), unless a queue has stored the key at the start of the attempt.
 //
-// Returns ErrNoRun outside a job, the errors of key, decode and expect, for which Request is not
-// called, and the error of Request.
+// Returns ErrNoRun outside a job, and the errors of key, decode and expect; Request is then not
+// called. Returns the error of Request.
 func (t Type[D, A]) request(ctx context.Context, q *task.Request) (any, error) {
 	a, ok := ctx.Value(activeKey{}).(*active)
 	if !ok {

@@ -89,7 +89,12 @@ func (t *tx) Lock(ctx context.Context, names ...string) error {
 	})
 }
 
-// LockSoon implements [jobstore.HastyLocker]. Its errors are those of Lock.
+// LockSoon locks names as Lock does, but waits no longer than within for each lock. It returns
+// false, without an error, if another transaction holds a name for longer; the transaction can then
+// only be rolled back. It implements [jobstore.HastyLocker].
+//
+// In a transaction of a caller it is Lock, which does not wait. On SQLite it only checks the names
+// and returns true. Returns the errors of Lock.
 func (t *tx) LockSoon(ctx context.Context, within time.Duration, names ...string) (bool, error) {
 	if t.joined {
 		err := t.Lock(ctx, names...)

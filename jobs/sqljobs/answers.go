@@ -232,9 +232,10 @@ func (t *tx) ExpireEarly(ctx context.Context, by time.Time, limit, size int) ([]
 	return gone, t.fail("expire early answers", err)
 }
 
-// DeferralOf returns the open deferral for a name and key, otherwise the one settled last,
-// otherwise nil. It locks nothing. An invalid name or key has no record. A database error fails
-// the transaction, and later calls return it. It implements [jobstore.AnswerTx].
+// DeferralOf returns the open deferral for a name and key. If no such deferral is open, it returns
+// the deferral that was settled last, or nil. It locks nothing. An invalid name or key has no
+// record. A database error fails the transaction, and later calls return it. It implements
+// [jobstore.AnswerTx].
 func (t *tx) DeferralOf(ctx context.Context, name, key string) (*jobstore.Deferral, error) {
 	if !possible(name) || !possibleKey(key) {
 		return nil, t.err
@@ -261,8 +262,9 @@ func (t *tx) Deferrals(ctx context.Context, tasks ...task.ID) ([]jobstore.Deferr
 	return t.lockDeferrals(ctx, t.s.text.answers.deferrals, t.taskList(tasks))
 }
 
-// FreeDeferrals is Deferrals that leaves out those that others have locked. It implements
-// [jobstore.HastyLocker].
+// FreeDeferrals returns and locks the deferrals of the tasks as Deferrals does, but leaves out
+// those that other transactions have locked. It does not wait. On SQLite it is Deferrals. It
+// implements [jobstore.HastyLocker].
 func (t *tx) FreeDeferrals(ctx context.Context, tasks ...task.ID) ([]jobstore.Deferral, error) {
 	if len(tasks) == 0 {
 		return nil, t.err
@@ -392,7 +394,7 @@ func (t *tx) SaveDeferrals(ctx context.Context, deferrals ...*jobstore.Deferral)
 	}
 	now := moment(t.clock())
 	for _, d := range deferrals {
-		t.tellWord(d.Word(now))
+		t.noteWord(d.Word(now))
 	}
 	return nil
 }

@@ -24,8 +24,8 @@ type clock struct {
 	busy  bool      // a call is asking the server
 }
 
-// now returns the lower bound for the present server time, in microseconds since 1970. It takes
-// c.mu. Before the first call of set the result is useless.
+// now returns the lower bound of the present server time, in microseconds since 1970. It takes
+// c.mu. Before the first call of set the result is meaningless.
 func (c *clock) now() int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -40,10 +40,10 @@ func (c *clock) bound(at time.Time) int64 {
 	return c.base + since - since>>13
 }
 
-// old reports whether the caller must ask the server for its time now, and then call looked. It is
-// true before the first answer, after clockAge, and after the machine has slept.
+// old reports whether the caller must ask the server for its time now, and then call askEnded. It
+// is true before the first answer, after clockAge, and after the machine has slept.
 //
-// Until the caller has called looked, old returns false to other callers, for at most five times
+// Until the caller has called askEnded, old returns false to other callers, for at most five times
 // clockAge. It takes c.mu.
 func (c *clock) old() bool {
 	c.mu.Lock()
@@ -58,8 +58,9 @@ func (c *clock) old() bool {
 	return true
 }
 
-// looked records that the call that asked the server has ended, successfully or not. It takes c.mu.
-func (c *clock) looked() {
+// askEnded records that the call that asked the server has ended, successfully or not. It takes
+// c.mu.
+func (c *clock) askEnded() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.busy = false

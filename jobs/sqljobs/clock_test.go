@@ -33,7 +33,7 @@ func TestClockIsALowerBound(t *testing.T) {
 			}
 		}
 		ask(time.Millisecond, 3*time.Millisecond)
-		c.looked()
+		c.askEnded()
 		check("the first answer", 4*time.Millisecond)
 		if c.old() {
 			t.Error("a fresh answer is old")
@@ -46,7 +46,7 @@ func TestClockIsALowerBound(t *testing.T) {
 		}
 		before := c.now()
 		ask(0, 40*time.Millisecond) // a slow answer is lower than the known bound
-		c.looked()
+		c.askEnded()
 		check("a slow answer", 6*time.Millisecond)
 		if c.now() < before {
 			t.Error("the clock went back")

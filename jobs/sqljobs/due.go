@@ -91,7 +91,8 @@ func (w *want) setNames(names []string) {
 	}
 }
 
-// direct reports whether one statement finds all wanted jobs in their order.
+// direct reports whether one statement finds all wanted jobs in their order: w has one name or all
+// names, and no mock jobs.
 func (w *want) direct() bool { return w.names == nil && w.pattern == nil && !w.mock }
 
 // matches reports whether w selects jobs with this name. It does not check the other conditions.
@@ -158,10 +159,12 @@ func (t *tx) findDue(ctx context.Context, d jobstore.Due, limit int) ([]jobstore
 	return got, err
 }
 
-// attempts reads candidates (due rows, which it does not lock) and calls do with their ids. do
-// skips those that other transactions have locked. It therefore repeats this with eight times as
-// many candidates until do reports enough or all due rows were candidates. Returns the first error
-// of do or the database, which does not fail the transaction. PostgreSQL alone uses it.
+// attempts reads the ids of candidates (due rows, which it does not lock) and calls do with them.
+// do skips rows that other transactions have locked. So attempts repeats this with eight times as
+// many candidates until do reports enough, or all due rows were candidates.
+//
+// Returns the first error of do or the database, which does not fail the transaction. PostgreSQL
+// alone uses it.
 func (t *tx) attempts(ctx context.Context, w *want, do func(ids []int64) (enough bool, err error)) error {
 	need := w.limit
 	for room := w.limit + spare; ; room *= 8 {
@@ -218,7 +221,7 @@ func (t *tx) Take(ctx context.Context, d jobstore.Due, limit int, lease time.Dur
 	}
 	if err == nil && lease > 0 {
 		for i := range taken {
-			t.tell(&taken[i])
+			t.noteWake(&taken[i])
 		}
 	}
 	return taken, rest, t.fail("take", err)
@@ -316,9 +319,9 @@ func (a *candidateRow) compare(b *candidateRow) int {
 	return cmp.Or(cmp.Compare(a.priority, b.priority), cmp.Compare(a.due, b.due), cmp.Compare(a.id, b.id))
 }
 
-// candidates returns the first due rows that w selects, in order, at most room. It may return
-// fewer than need only if it has found every row; all is then true. It merges mock jobs if w
-// selects them. It locks no row. Returns errors of the database.
+// candidates returns the first due rows that w selects, in the order of claims, at most room. If w
+// selects mock jobs, it merges these into the others. all reports that every due row was found;
+// otherwise it returns at least need rows. It locks no row. Returns errors of the database.
 func (t *tx) candidates(ctx context.Context, w *want, need, room int) (found []candidateRow, all bool, err error) {
 	switch {
 	case w.pattern != nil:

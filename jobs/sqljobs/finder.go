@@ -16,8 +16,8 @@ func (t *tx) Jobs(ctx context.Context, ids ...jobstore.ID) ([]jobstore.Row, erro
 	return t.find(ctx, query{ids: ids})
 }
 
-// FreeJobs is Jobs that leaves out the jobs that others have locked. It implements
-// [jobstore.HastyLocker].
+// FreeJobs returns and locks jobs as Jobs does, but leaves out those that other transactions have
+// locked. It does not wait. On SQLite it is Jobs. It implements [jobstore.HastyLocker].
 func (t *tx) FreeJobs(ctx context.Context, ids ...jobstore.ID) ([]jobstore.Row, error) {
 	if len(ids) == 0 {
 		return nil, t.err

@@ -17,13 +17,16 @@ var joinRights = []string{
 	"INSERT swarmiji_job_message", "SELECT swarmiji_deferral",
 }
 
-// JoinTx implements [jobstore.Joiner]. On PostgreSQL the role of the transaction needs USAGE on the
-// schema. On swarmiji_jobs and swarmiji_job_name it needs SELECT and INSERT, on
-// swarmiji_job_message INSERT, and on swarmiji_deferral SELECT.
+// JoinTx runs fn once in t, a transaction of the caller, which it neither commits nor rolls back.
+// names are the names of the jobs that fn creates. It implements [jobstore.Joiner], which lists the
+// errors.
 //
-// On PostgreSQL the store's own connection adds missing names before. Otherwise all others that
-// create the first job of a name would wait for the caller's commit. On SQLite it waits for at most
-// a second for missing tables.
+// On PostgreSQL the role of the transaction needs USAGE on the schema. On swarmiji_jobs and
+// swarmiji_job_name it needs SELECT and INSERT, on swarmiji_job_message INSERT, and on
+// swarmiji_deferral SELECT. The store's own connection adds missing names before. Otherwise all
+// others that create the first job of a name would wait for the caller's commit.
+//
+// On SQLite it waits for at most a second for missing tables.
 func (s *Store) JoinTx(ctx context.Context, t callers.Tx, names []string, fn func(ctx context.Context, tx jobstore.Tx) error) error {
 	err := s.conn.Join(ctx, t, s.ready, joinRights, func(ctx context.Context, c *sqlconn.Tx) error {
 		if !s.lite {
@@ -41,10 +44,12 @@ func (s *Store) JoinTx(ctx context.Context, t callers.Tx, names []string, fn fun
 	return wrap("transaction of the caller", err)
 }
 
-// prepareJoined reads the server's time in a transaction of a caller on PostgreSQL. It adds the
-// missing ones of the names by the store's own connection. Returns ErrUnsupported for an isolation
-// level other than READ COMMITTED, and ErrUnavailable without a free connection for the names.
-// Returns errors of the database.
+// prepareJoined reads the server's time in c, a transaction of a caller on PostgreSQL, and stores
+// it in s.clock. It adds those of the names that the table of names lacks, in a transaction of the
+// store's own connection, which it commits.
+//
+// Returns ErrUnsupported for an isolation level other than READ COMMITTED, and ErrUnavailable
+// without a free connection for the names. Returns errors of the database.
 func (s *Store) prepareJoined(ctx context.Context, c *sqlconn.Tx, names []string) error {
 	var level string
 	var now, known int64

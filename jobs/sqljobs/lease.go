@@ -47,6 +47,6 @@ func (t *tx) SaveQueueLease(ctx context.Context, l *jobstore.QueueLease) error {
 	if _, err := t.c.Exec(ctx, saveLeaseText, l.Queue, l.Fence, l.Until.UnixMicro(), l.Admissions, string(l.Status)); err != nil {
 		return t.fail("save a lease", err)
 	}
-	t.tellWord(l.Word(moment(t.clock())))
+	t.noteWord(l.Word(moment(t.clock())))
 	return nil
 }

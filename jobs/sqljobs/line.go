@@ -100,7 +100,8 @@ func (b *builder) urgent(q *jobstore.Line, queue, by, light, most, lock string) 
 }
 
 // lightest returns a subquery for the least weight of the waiting jobs of a queue, due or not. It
-// is NULL for an empty queue. If the weight is above the limit, the statement reads no job.
+// is NULL for an empty queue. The statement compares it with the greatest wanted weight, so that it
+// reads no job if all are heavier.
 func (b *builder) lightest(queue string) string {
 	i := "swarmiji_jobs AS i"
 	if b.lite {
@@ -132,7 +133,7 @@ func (b *builder) table(index string) string {
 
 // names returns conditions, each with a leading AND, that make the database use the index: the
 // conditions of a partial index. On PostgreSQL a condition that always holds marks the index, see
-// the migration. "" for other indexes.
+// the migration. Returns "" for other indexes.
 func (b *builder) names(index string) string {
 	guard, states := "", ""
 	switch index {

@@ -121,8 +121,8 @@ func (n *nameCache) learn(l *learnt) {
 	}
 }
 
-// of returns the cache entry of a pattern. It compiles a new pattern and adds it, for which other
-// patterns may be removed. Removed entries stay usable for running calls. It takes n.mu.
+// of returns the cache entry of a pattern. It compiles a new pattern and adds it; other patterns
+// may be removed to make room. Removed entries stay usable for running calls. It takes n.mu.
 func (n *nameCache) of(pattern string) *matched {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -142,22 +142,24 @@ func values(j *jobstore.Row) []any {
 // among them. An empty Answer becomes nil; missing times become zero. Returns the error of the
 // row, which does not fail the transaction.
 func scan(rows sqlconn.Rows, j *jobstore.Row) error {
-	var state, phase string
-	var id, priority, parent, children, mock, timeout, respond, handouts int64
-	var created, changed, next, last, scheduled, due, deadline, expires int64
+	var v struct { // one allocation for all
+		state, phase                                                     string
+		id, priority, parent, children, mock, timeout, respond, handouts int64
+		created, changed, next, last, scheduled, due, deadline, expires  int64
+	}
 	if err := rows.Scan(
-		&id, &j.Name, &state, &priority, &created, &changed, &next, &last, &scheduled, &due, &parent, &children,
-		&mock, &j.Run, &j.Token, &j.Repeat, &j.RetryAfter, &j.SequenceKey, &j.Reason, &j.Data,
-		&j.Queue, &j.Weight, &j.Window, &timeout, &deadline, &j.Attempt, &j.UniqueKey, &j.Key, &phase, &respond, &j.Answer, &expires, &handouts,
+		&v.id, &j.Name, &v.state, &v.priority, &v.created, &v.changed, &v.next, &v.last, &v.scheduled, &v.due, &v.parent, &v.children,
+		&v.mock, &j.Run, &j.Token, &j.Repeat, &j.RetryAfter, &j.SequenceKey, &j.Reason, &j.Data,
+		&j.Queue, &j.Weight, &j.Window, &v.timeout, &v.deadline, &j.Attempt, &j.UniqueKey, &j.Key, &v.phase, &v.respond, &j.Answer, &v.expires, &v.handouts,
 	); err != nil {
 		return err
 	}
-	j.ID, j.State, j.Priority, j.Parent = jobstore.ID(id), jobstore.State(state), int(priority), jobstore.ID(parent)
-	j.Created, j.Changed, j.NextRun = moment(created), moment(changed), moment(next)
-	j.LastRun, j.Scheduled, j.Due = moment(last), moment(scheduled), moment(due)
-	j.HasChildren, j.Mock, j.Handouts = children != 0, mock != 0, int32(handouts)
-	j.Deadline, j.Expires, j.Timeout = moment(deadline), moment(expires), time.Duration(timeout)*time.Microsecond
-	j.Phase, j.Respond = jobstore.Phase(phase), respond != 0
+	j.ID, j.State, j.Priority, j.Parent = jobstore.ID(v.id), jobstore.State(v.state), int(v.priority), jobstore.ID(v.parent)
+	j.Created, j.Changed, j.NextRun = moment(v.created), moment(v.changed), moment(v.next)
+	j.LastRun, j.Scheduled, j.Due = moment(v.last), moment(v.scheduled), moment(v.due)
+	j.HasChildren, j.Mock, j.Handouts = v.children != 0, v.mock != 0, int32(v.handouts)
+	j.Deadline, j.Expires, j.Timeout = moment(v.deadline), moment(v.expires), time.Duration(v.timeout)*time.Microsecond
+	j.Phase, j.Respond = jobstore.Phase(v.phase), v.respond != 0
 	if len(j.Answer) == 0 {
 		j.Answer = nil
 	}

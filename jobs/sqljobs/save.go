@@ -65,7 +65,7 @@ func (t *tx) Save(ctx context.Context, all ...*jobstore.Row) error {
 		return nil // nothing to notify without watchers
 	}
 	for _, j := range all {
-		t.tell(j)
+		t.noteWake(j)
 	}
 	return nil
 }
@@ -91,20 +91,20 @@ func (t *tx) saveMessages(ctx context.Context, made []*jobstore.Row) error {
 	})
 }
 
-// tell notes the wake-up word of j, with which the watchers are called after the commit: see
-// [jobstore.Row.Word] and tellWord. A job without such a word is ignored.
-func (t *tx) tell(j *jobstore.Row) {
+// noteWake notes the wake-up word of j (jobstore.Row.Word), with which the watchers are called
+// after the commit (noteWord). A job without such a word is ignored.
+func (t *tx) noteWake(j *jobstore.Row) {
 	var now time.Time
 	if j.Queue != "" {
 		now = moment(t.clock())
 	}
-	t.tellWord(j.Word(now))
+	t.noteWord(j.Word(now))
 }
 
-// tellWord notes a wake-up word (a text that says which watchers must wake), once per transaction.
+// noteWord notes a wake-up word, a text that says which watchers must wake, once per transaction.
 // The watchers of this process get it after the commit. On PostgreSQL it also queues a notification
 // for other processes. An empty word is ignored.
-func (t *tx) tellWord(word string) {
+func (t *tx) noteWord(word string) {
 	if word == "" || slices.Contains(t.given, word) {
 		return
 	}
@@ -114,7 +114,8 @@ func (t *tx) tellWord(word string) {
 	}
 }
 
-// notFound returns an error that wraps ErrNotFound for the id of a job to update.
+// notFound returns the error for a job to update that does not exist. It wraps ErrNotFound and
+// names the id.
 func notFound(id jobstore.ID) error { return fmt.Errorf("save %d: %w", id, jobstore.ErrNotFound) }
 
 // renamed reports whether the name of j may differ from the stored name and must be added to the
@@ -134,9 +135,10 @@ func (t *tx) saveEach(ctx context.Context, all []*jobstore.Row) error {
 	return nil
 }
 
-// saveOne inserts j if its id is 0, else updates it, and notes the stored values. An update adds a
-// new name to the table of names and writes only changed groups of columns. It does not write
-// j.Message. Returns ErrNotFound if the job to update does not exist, and errors of the database.
+// saveOne inserts j if its id is 0, else updates it, and notes the stored values for later saves
+// (note). An update adds a new name to the table of names and writes only changed groups of
+// columns. It does not write j.Message. Returns ErrNotFound if the job to update does not exist,
+// and errors of the database.
 func (t *tx) saveOne(ctx context.Context, j *jobstore.Row) error {
 	if j.ID == 0 {
 		return t.insert(ctx, j)
@@ -160,7 +162,8 @@ func (t *tx) saveOne(ctx context.Context, j *jobstore.Row) error {
 }
 
 // insert inserts one job and its name, and sets its id. It counts a new name in t.fresh and notes
-// the stored values. It does not insert the message. Returns errors of the database.
+// the stored values for later saves (note). It does not insert the message. Returns errors of the
+// database.
 func (t *tx) insert(ctx context.Context, j *jobstore.Row) error {
 	query, args := t.s.text.insert, values(j)
 	if isBasic(j) {
@@ -243,8 +246,8 @@ func (t *tx) saveAll(ctx context.Context, all []*jobstore.Row) error {
 	return inChunks(lastOfEach(old), func(part []*jobstore.Row) error { return t.updateMany(ctx, part) })
 }
 
-// lastOfEach returns, for each id in all, the last job with it, sorted by id. It leaves all
-// unchanged.
+// lastOfEach returns, for each id that occurs in all, the last job with this id. The result is
+// sorted by id. It leaves all unchanged.
 func lastOfEach(all []*jobstore.Row) []*jobstore.Row {
 	seen := make(map[jobstore.ID]struct{}, len(all))
 	var last []*jobstore.Row
@@ -302,8 +305,8 @@ func column[T any](rows [][]any, c int) []*T {
 }
 
 // insertMany inserts jobs with one statement, sets their ids, ascending in the order of all, and
-// notes the stored values. The names must be stored already. PostgreSQL alone uses it. Returns
-// errors of the database.
+// notes the stored values for later saves (note). The names must be stored already. PostgreSQL
+// alone uses it. Returns errors of the database.
 func (t *tx) insertMany(ctx context.Context, all []*jobstore.Row) error {
 	given := make([][]any, len(all))
 	for i, j := range all {
@@ -332,10 +335,11 @@ func (t *tx) insertMany(ctx context.Context, all []*jobstore.Row) error {
 	return nil
 }
 
-// updateMany updates jobs, each id once, and notes the stored values. It runs a second statement
-// for the jobs whose long texts are unchanged, so these texts are not written again. Returns
-// ErrNotFound, which names the first id of the statement, if any of its jobs does not exist;
-// others may be written then. PostgreSQL alone uses it.
+// updateMany updates jobs, each id once, and notes the stored values for later saves (note). It
+// runs a second statement for the jobs whose long texts are unchanged, so these texts are not
+// written again. Returns ErrNotFound, which names the first id of the statement, if any of its jobs
+// does not exist; others may be written then. Returns errors of the database. PostgreSQL alone uses
+// it.
 func (t *tx) updateMany(ctx context.Context, all []*jobstore.Row) error {
 	var parts [2]struct {
 		changed groups

@@ -54,9 +54,10 @@ func (s *Store) ready(ctx context.Context) error {
 	}
 }
 
-// wrap converts an error of the database to one of the port [jobstore]. what names the failed
-// step.
+// wrap converts an error of the database to one of the port [jobstore]. what names the failed step.
 //
+//   - A transaction of a caller belongs to another database, or is not a transaction:
+//     ErrUnsupported.
 //   - The connections are closed: ErrClosed.
 //   - The database is unavailable, in conflict, full, denies access, or did not answer a commit:
 //     ErrUnavailable. In the last case the transaction may have been committed.
@@ -160,7 +161,7 @@ func (s *Store) run(
 	if err := s.ready(ctx); err != nil {
 		return err
 	}
-	if err := s.look(ctx); err != nil {
+	if err := s.readClock(ctx); err != nil {
 		return err
 	}
 	var t *tx
@@ -178,7 +179,7 @@ func (s *Store) run(
 	}
 	s.names.learn(t.learnt)
 	if !u.view {
-		s.woken(t)
+		s.wakeWatchers(t)
 		s.sweep.count(ctx, s, t.fresh)
 	}
 	return nil
@@ -206,15 +207,15 @@ func (s *Store) relearn(ctx context.Context, t *tx) {
 	}
 }
 
-// look asks the PostgreSQL server for its time if the last answer is old, and stores it in
+// readClock asks the PostgreSQL server for its time if the last answer is old, and stores it in
 // s.clock. It runs before the transaction, so the transaction does not wait for the answer. On
 // SQLite, or while another call asks, it does nothing. Returns ErrUnavailable or ErrClosed if the
 // server does not reply.
-func (s *Store) look(ctx context.Context) error {
+func (s *Store) readClock(ctx context.Context) error {
 	if s.lite || !s.clock.old() {
 		return nil
 	}
-	defer s.clock.looked()
+	defer s.clock.askEnded()
 	return wrap("clock", s.conn.View(ctx, func(ctx context.Context, c *sqlconn.Tx) error {
 		asked := time.Now()
 		us, err := c.Now(ctx)

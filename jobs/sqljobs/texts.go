@@ -173,7 +173,7 @@ func insertText(d sqlconn.Dialect, n int) string {
 	}
 	into += " VALUES (" + strings.Join(marks, ", ") + ") RETURNING id, "
 	if d == sqlconn.SQLite {
-		return into + "EXISTS (SELECT 1 FROM swarmiji_job_name AS n WHERE n.name = $1)"
+		return into + "EXISTS (SELECT 1 FROM swarmiji_job_name AS n WHERE n.name = swarmiji_jobs.name)"
 	}
 	return "WITH " + fmt.Sprintf(addNames, fmt.Sprintf("(VALUES ($1, CAST($%d AS bigint)))", n+1)) + " " + into + "(SELECT 1 - count(*) FROM m)"
 }

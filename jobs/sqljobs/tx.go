@@ -62,8 +62,8 @@ func (t *tx) fail(what string, err error) error {
 }
 
 // writes checks that the transaction can change data. Every method that changes data calls it
-// first. Returns nil if so, and the earlier error of a failed transaction. In a View it fails the
-// transaction with ErrUnsupported.
+// first. Returns nil if it can, and the earlier error of a failed transaction. In a View it fails
+// the transaction with ErrUnsupported and returns that error. what names the method.
 func (t *tx) writes(what string) error {
 	if t.view {
 		return t.fail(what, fmt.Errorf("%w: a View changes nothing", jobstore.ErrUnsupported))
@@ -96,8 +96,8 @@ func (s *Store) clockNow() int64 {
 }
 
 // jobs runs a statement that selects and locks jobs, and returns these jobs. It notes their stored
-// values, see note. empty is the number of rows without an id. An error does not fail the
-// transaction.
+// values for later saves (note). empty is the number of rows without an id. An error does not fail
+// the transaction.
 func (t *tx) jobs(ctx context.Context, query string, args ...any) (found []jobstore.Row, empty int, err error) {
 	found, empty, err = t.read(ctx, query, args...)
 	if err == nil {
@@ -215,9 +215,9 @@ func (t *tx) ExpireJobs(ctx context.Context, by time.Time, limit int) (int, erro
 	return int(n), t.fail("expire jobs", err)
 }
 
-// Messages returns the stored messages of the jobs. Jobs without a message are missing from the
-// map, which is empty, not nil, if none has one. It locks nothing. A database error fails the
-// transaction, and later calls return it. It implements [jobstore.Tx].
+// Messages returns the stored messages of the jobs, by id. Jobs without a message are missing from
+// the map, which is empty, not nil, if no job has a message. It locks nothing. A database error
+// fails the transaction, and later calls return it. It implements [jobstore.Tx].
 func (t *tx) Messages(ctx context.Context, ids ...jobstore.ID) (map[jobstore.ID][]byte, error) {
 	found := map[jobstore.ID][]byte{}
 	if t.err != nil || len(ids) == 0 {

@@ -44,7 +44,7 @@ func (s *Store) Watch(wake func(names []string)) (stop func()) {
 	return func() { w.remove(&wake) }
 }
 
-// remove removes a callback. With the last one it ends listening to other processes. A call of the
+// remove removes a callback. After the last one it ends listening to other processes. A call of the
 // callback may still run. It takes w.mu.
 func (w *watchers) remove(wake *func([]string)) {
 	w.mu.Lock()
@@ -68,9 +68,9 @@ func (w *watchers) close() {
 	}
 }
 
-// tell calls all callbacks with the names, one after the other, in this goroutine. It takes w.mu,
-// but does not hold it during the calls.
-func (w *watchers) tell(names []string) {
+// wakeAll calls all callbacks with the names, one after the other, in this goroutine. It takes
+// w.mu, but does not hold it during the calls.
+func (w *watchers) wakeAll(names []string) {
 	w.mu.Lock()
 	if len(w.all) == 0 {
 		w.mu.Unlock()
@@ -86,22 +86,23 @@ func (w *watchers) tell(names []string) {
 	}
 }
 
-// heard, which one goroutine of the connection calls, handles a notification from another process:
-// it calls the watchers with its word. An empty text means that notifications may be lost: it
-// calls the watchers with nil. Notifications with another prefix than topic are ignored.
+// heard handles a notification from another process: it calls the watchers with the word in the
+// notification. An empty text means that notifications may be lost: it calls the watchers with nil.
+// Notifications with another prefix than topic are ignored. One goroutine of the connection calls
+// it.
 func (s *Store) heard(what string) {
 	if name, ok := strings.CutPrefix(what, topic); ok {
-		s.watch.tell([]string{name})
+		s.watch.wakeAll([]string{name})
 	} else if what == "" {
-		s.watch.tell(nil)
+		s.watch.wakeAll(nil)
 	}
 }
 
-// woken calls the watchers of this process with the wake-up words that a committed transaction has
-// noted, in this goroutine. Without words it calls none of them.
-func (s *Store) woken(t *tx) {
+// wakeWatchers calls the watchers of this process with the wake-up words that the committed
+// transaction t has noted, in this goroutine. Without words it calls no watcher.
+func (s *Store) wakeWatchers(t *tx) {
 	if len(t.given) > 0 {
-		s.watch.tell(t.given)
+		s.watch.wakeAll(t.given)
 	}
 }
 

@@ -46,8 +46,9 @@ func NewMetrics(r metrics.Registry) *middleware.Metrics {
 	return m
 }
 
-// setLength sets the gauge of this name in r to n. It adds a missing gauge. If n is negative, it
-// removes the metric. It does nothing else if a metric of another type has the name.
+// setLength sets the gauge with this name in r to n, and adds it if it is missing. If n is
+// negative, it removes the metric with this name instead. It changes nothing if n is not negative
+// and a metric of another type has the name.
 func setLength(r metrics.Registry, name string, n int) {
 	if n < 0 {
 		r.Unregister(name)
@@ -56,7 +57,7 @@ func setLength(r metrics.Registry, name string, n int) {
 	}
 }
 
-// counter is a [metrics.Counter].
+// counter shows a [middleware.Counter] as a [metrics.Counter].
 type counter struct {
 	*middleware.Counter
 	of *middleware.Metrics // has the counter as a field
@@ -65,13 +66,13 @@ type counter struct {
 // Clear sets the value to 0.
 func (c counter) Clear() { c.Dec(c.Count()) }
 
-// Snapshot returns a copy, which does not change.
+// Snapshot returns a copy of the present value, which does not change.
 func (c counter) Snapshot() metrics.Counter { return metrics.CounterSnapshot(c.Count()) }
 
-// gauge is a [metrics.Gauge].
+// gauge shows a [middleware.Gauge] as a [metrics.Gauge].
 type gauge struct{ *middleware.Gauge }
 
-// Snapshot returns a copy, which does not change.
+// Snapshot returns a copy of the present value, which does not change.
 func (g gauge) Snapshot() metrics.Gauge { return metrics.GaugeSnapshot(g.Value()) }
 
 // Histogram is a [metrics.Histogram] with the values of a [middleware.Histogram]. Programs may
@@ -81,5 +82,6 @@ type Histogram struct{ *middleware.Histogram }
 // Sample returns an empty sample, because the histogram keeps no values.
 func (h Histogram) Sample() metrics.Sample { return metrics.NilSample{} }
 
-// Snapshot returns a copy, which does not change. It may contain parts of concurrent updates.
+// Snapshot returns a copy of the present values, which does not change. It may contain parts of
+// concurrent updates.
 func (h Histogram) Snapshot() metrics.Histogram { return Histogram{h.Histogram.Snapshot()} }

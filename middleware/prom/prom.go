@@ -64,6 +64,7 @@ func NewCollector(r metrics.Registry) prometheus.Collector {
 	return c
 }
 
+// collector is the [prometheus.Collector] of a registry of go-metrics.
 type collector struct {
 	registry metrics.Registry
 	known    map[string]middleware.Description // by name
@@ -74,7 +75,8 @@ type collector struct {
 // unchecked.
 func (c *collector) Describe(chan<- *prometheus.Desc) {}
 
-// Collect implements [prometheus.Collector].
+// Collect implements [prometheus.Collector]: it sends each metric of the registry that can be
+// exported, in the order of their names. If two metrics get the same name, it sends only the first.
 func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	type entry struct {
 		name  string
@@ -106,7 +108,7 @@ type shown struct {
 	label  string // "": no label
 }
 
-// describe returns how the metric of this name is exported.
+// describe returns how the metric with this name in the registry is exported.
 func (c *collector) describe(name string) shown {
 	if d, ok := c.known[name]; ok && d.Label == "" {
 		return shown{Description: d, source: name}
@@ -119,7 +121,8 @@ func (c *collector) describe(name string) shown {
 	return shown{Description: middleware.Description{Name: name, Help: "Metric " + name + " of the program's registry."}, source: name}
 }
 
-// metric returns the metric for a value and its name; nil if the value cannot be exported.
+// metric returns the Prometheus metric for a value of the registry, and its name; nil and "" if the
+// value cannot be exported.
 func (s *shown) metric(value any) (prometheus.Metric, string) {
 	rising := s.Kind == middleware.Rising
 	switch v := value.(type) {
@@ -141,6 +144,9 @@ func (s *shown) metric(value any) (prometheus.Metric, string) {
 	return nil, ""
 }
 
+// number returns a metric with the value v, and its name: a counter with "_total" if rising is
+// true, else a gauge. Microseconds become seconds. It returns nil and "" if Prometheus refuses the
+// metric.
 func (s *shown) number(rising bool, v float64) (prometheus.Metric, string) {
 	kind, name := prometheus.GaugeValue, s.name()
 	if s.Unit == microseconds {
@@ -162,7 +168,8 @@ const (
 	lastBound  = 32 // 1 h 11 min
 )
 
-// histogram returns a histogram whose buckets are sums of the histogram's own buckets.
+// histogram returns a Prometheus histogram of h, and its name. Its buckets are sums of those of h.
+// Microseconds become seconds. It returns nil and "" if Prometheus refuses the metric.
 func (s *shown) histogram(h *middleware.Histogram) (prometheus.Metric, string) {
 	scale := 1.0
 	if s.Unit == microseconds {
@@ -190,6 +197,7 @@ func (s *shown) histogram(h *middleware.Histogram) (prometheus.Metric, string) {
 	return m, name
 }
 
+// desc returns the description of the metric for Prometheus, with its label if it has one.
 func (s *shown) desc(name string) *prometheus.Desc {
 	var labels []string
 	if s.label != "" {
@@ -198,6 +206,7 @@ func (s *shown) desc(name string) *prometheus.Desc {
 	return prometheus.NewDesc(name, s.Help, labels, nil)
 }
 
+// values returns the value of the label, or nil for a metric without a label.
 func (s *shown) values() []string {
 	if s.label == "" {
 		return nil
@@ -221,7 +230,8 @@ func (s *shown) name() string {
 	return name
 }
 
-// sanitize returns name with only letters, digits and "_".
+// sanitize returns name with "_" in place of each character other than letters, digits and "_". A
+// name that is empty or begins with a digit gets a leading "_".
 func sanitize(name string) string {
 	clean := strings.Map(func(r rune) rune {
 		switch {

@@ -104,6 +104,7 @@ func Run(c Config) middleware.Middleware {
 	}
 }
 
+// tracing is a [Config] with its defaults set and its tracer.
 type tracing struct {
 	tracer     trace.Tracer
 	propagator propagation.TextMapPropagator
@@ -111,6 +112,7 @@ type tracing struct {
 	newTraces  bool
 }
 
+// newTracing returns the tracing of c. It sets the defaults and makes the tracer.
 func newTracing(c Config) *tracing {
 	if c.Provider == nil {
 		c.Provider = noop.NewTracerProvider()
@@ -124,8 +126,8 @@ func newTracing(c Config) *tracing {
 	return &tracing{tracer: c.Provider.Tracer(scope), propagator: c.Propagator, system: c.System, newTraces: c.NewTraces}
 }
 
-// begin starts the span of a run. Its parent comes from the task's headers, not from the consumer's
-// context, which may have a span of the process.
+// begin starts the span of a run and returns it with a context that has it. Its parent comes from
+// the task's headers, not from the consumer's context, which may have a span of the process.
 func (t *tracing) begin(ctx context.Context, r *task.Request) (context.Context, trace.Span) {
 	ctx = trace.ContextWithSpanContext(ctx, trace.SpanContext{})
 	ctx = t.propagator.Extract(ctx, propagation.MapCarrier(r.Headers))
@@ -141,7 +143,8 @@ func (t *tracing) begin(ctx context.Context, r *task.Request) (context.Context, 
 	return t.tracer.Start(ctx, nameRun+" "+r.Name, opts...)
 }
 
-// common returns the attributes of both sides.
+// common returns the attributes that the spans of both sides have. name and kind are the name and
+// the type of the operation.
 func (t *tracing) common(name, kind, queue string, e *task.Envelope) []attribute.KeyValue {
 	attrs := append(make([]attribute.KeyValue, 0, 12),
 		keySystem.String(t.system), keyOperationName.String(name), keyOperationType.String(kind), keyDestination.String(queue),
@@ -192,7 +195,7 @@ func conclude(span trace.Span, r *task.Request, err error) {
 	}
 }
 
-// fail sets the error of a span.
+// fail sets the type and the text of err, and the status error, in the span.
 func fail(span trace.Span, err error) {
 	if !span.IsRecording() {
 		return

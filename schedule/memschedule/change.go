@@ -10,9 +10,10 @@ import (
 	"github.com/swarmiji/swarmiji/schedule"
 )
 
-// Change implements [schedule.Changer], in one step. It wakes the watchers if it changed anything.
-// If c is invalid, it returns [schedule.ErrBadEntry]. Returns [schedule.ErrClosed] after Close, and
-// the cause of an ended ctx. After an error nothing was changed.
+// Change implements [schedule.Changer], in one step. It wakes the watchers after a change that
+// applies, even if no entry changed. If c is invalid, it returns [schedule.ErrBadEntry]. Returns
+// [schedule.ErrClosed] after Close, and the cause of an ended ctx. After an error nothing was
+// changed.
 func (s *Store) Change(ctx context.Context, c schedule.Change) (schedule.Changed, error) {
 	if err := errors.Join(c.Check(), s.ready(ctx)); err != nil {
 		return schedule.Changed{}, err
@@ -61,7 +62,8 @@ func (t *table) change(c *schedule.Change) schedule.Changed {
 	return changed
 }
 
-// set gives an entry a copy of a payload, and a due time. Call it with t.mu held.
+// set replaces the payload of an entry by a copy of payload, and its due time by next; zero: none.
+// Call it with t.mu held.
 func (t *table) set(e *entry, payload []byte, next time.Time) {
 	e.Payload = slices.Clone(payload)
 	t.schedule(e, next)

@@ -198,8 +198,8 @@ func (e *entry) claimed(due time.Time) *dueItem {
 }
 
 // claim claims one tick as Store.Claim describes, and reports whether the owner holds it now. The
-// claim ends lease from now. It gives the entry its next due time and, with c.Remember, its Last.
-// It takes t.mu.
+// claim ends lease from now. It gives the entry its next due time and, with c.Remember, adds the
+// tick to its Last and Runs. It takes t.mu.
 //
 //   - The owner's own claim is renewed, expired or not, and nothing else changes.
 //   - An expired claim of c.Owner is taken over. The entry gets c.Next only if it has no due time.
@@ -441,6 +441,7 @@ func (h dueHeap) after(now time.Time) time.Time {
 	return next
 }
 
+// Len returns the number of items. The package heap calls it.
 func (h dueHeap) Len() int { return len(h) }
 
 // Less reports whether item i comes before item j: items are sorted by time, and items of the same

@@ -14,7 +14,8 @@ import (
 // chunk is the largest number of entries that are changed with one attempt.
 const chunk = 1000
 
-// outcome is the result of a decideFunc for one item of a call.
+// outcome is the result of a decideFunc for one item of a call. answer is the item's result in the
+// answer of the call.
 type outcome struct {
 	answer bool
 	change bool // the record was changed and must be stored

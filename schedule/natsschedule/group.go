@@ -30,7 +30,8 @@ type group struct {
 	seq uint64 // of the message; 0: there is no message
 }
 
-// decodeGroup returns the group in the data of a message.
+// decodeGroup returns the group in the data of a message with the sequence seq. Returns an error if
+// data is not a JSON object.
 func decodeGroup(data []byte, seq uint64) (*group, error) {
 	g := &group{seq: seq}
 	if err := json.Unmarshal(data, g); err != nil {
@@ -47,7 +48,8 @@ func (t *table) applyGroup(g *group) {
 	}
 }
 
-// group returns a group, or an empty one without a message. Call it with the Store's mu held.
+// group returns the group with this name, or an empty one if no message of it exists. Do not change
+// it. Call it with the Store's mu held.
 func (t *table) group(name string) *group {
 	if g := t.groups[name]; g != nil {
 		return g
@@ -55,7 +57,8 @@ func (t *table) group(name string) *group {
 	return &group{Name: name}
 }
 
-// outdated returns the stored revision of the change's group if that is higher. Call it with the
+// outdated reports whether the group of the change has a higher revision than the change, and
+// returns that revision. Otherwise, and without a group, it returns 0 and false. Call it with the
 // Store's mu held.
 func (t *table) outdated(c *schedule.Change) (int64, bool) {
 	if g := t.groups[c.Group]; g != nil && c.Group != "" && g.Revision > c.Revision {
@@ -64,8 +67,10 @@ func (t *table) outdated(c *schedule.Change) (int64, bool) {
 	return 0, false
 }
 
-// storeGroup stores the message of a group in place of that with the sequence old. It reports false
-// if another process has stored one meanwhile. It takes s.mu, but not while it waits.
+// storeGroup stores the message of a group in place of that with the sequence old; 0: no message
+// exists. It then sets g.seq and puts g into the cache. It returns false if another process has
+// stored the group meanwhile, and other errors of the server. It takes s.mu, but not while it
+// waits.
 func (s *Store) storeGroup(ctx context.Context, g *group, old uint64) (bool, error) {
 	data, err := json.Marshal(g)
 	if err != nil {
@@ -136,7 +141,8 @@ type changing struct {
 	removed map[string]schedule.Entry
 }
 
-// answer returns the answer of the call.
+// answer returns the answer of the call so far. If the group has a higher revision than the change,
+// only Revision is set.
 func (p *changing) answer() schedule.Changed {
 	if p.c.Group != "" && p.changed.Revision > p.c.Revision {
 		return schedule.Changed{Revision: p.changed.Revision}
@@ -145,7 +151,8 @@ func (p *changing) answer() schedule.Changed {
 	return p.changed
 }
 
-// plan reads the group and decides all entries, without changing anything. It takes s.mu.
+// plan waits for the cache (sync), reads the group into p and decides all entries. It changes only
+// p. Returns the errors of sync. It takes s.mu, but not while it waits.
 func (p *changing) plan(ctx context.Context) error {
 	now, err := p.s.sync(ctx)
 	if err != nil {
@@ -199,7 +206,8 @@ func (p *changing) others() []string {
 }
 
 // reserve stores the group with the revision of the change and with the ids of all entries that the
-// change concerns. It reports false if another process has stored the group since plan read it.
+// change concerns. It returns false if another process has stored the group since plan read it.
+// Without a group it only returns true.
 //
 // A process that changes the group later then knows of entries that this one may add late.
 func (p *changing) reserve(ctx context.Context) (bool, error) {
@@ -209,8 +217,9 @@ func (p *changing) reserve(ctx context.Context) (bool, error) {
 	return p.store(ctx, p.all)
 }
 
-// store stores the group with these ids, unless it is stored so already. It reports false if
-// another process has stored it since.
+// store stores the group with these ids and the revision of the change, unless it is stored so
+// already. It returns false if another process has stored it since plan or store read it, and other
+// errors of the server.
 func (p *changing) store(ctx context.Context, ids []string) (bool, error) {
 	g := &group{Name: p.c.Group, Revision: p.c.Revision, IDs: slices.Sorted(slices.Values(ids))}
 	if p.group.seq > 0 && p.group.Revision == g.Revision && slices.Equal(p.group.IDs, g.IDs) {
@@ -224,7 +233,8 @@ func (p *changing) store(ctx context.Context, ids []string) (bool, error) {
 }
 
 // execute changes the entries, each in one step, and then stores the group with the ids that it
-// has. Its errors are wrapped by wrap.
+// has. If an entry could not be changed (Late, Taken, a higher revision), it does not store the
+// group. Its errors are wrapped by wrap.
 func (p *changing) execute(ctx context.Context) error {
 	clear(p.removed)
 	if _, err := p.s.change(ctx, "change", len(p.all), func(i int) string { return p.all[i] }, p.decide); err != nil {
@@ -243,8 +253,10 @@ func (p *changing) execute(ctx context.Context) error {
 	return wrap("change", err)
 }
 
-// decide is the decideFunc for p.all. It sets the outcome of the entry, or p.removed. It changes
-// nothing if the group has a higher revision. Call it with s.mu held.
+// decide is the decideFunc for p.all. It changes the record r and returns it with the outcome. It
+// sets the outcome of the entry in p.changed, or calls remove for an entry that the change does not
+// have. It changes nothing if the group has a higher revision, which it stores in p.changed. Call
+// it with s.mu held.
 func (p *changing) decide(now int64, r *record, i int) (*record, outcome) {
 	if higher, is := p.s.cache.outdated(p.c); is {
 		p.changed.Revision = higher
@@ -288,9 +300,11 @@ func (p *changing) decide(now int64, r *record, i int) (*record, outcome) {
 	}
 }
 
-// remove removes an entry of the group that the change does not have. An entry that does not exist
-// may be added late by a process with a lower revision: its message, which marks it as removed,
-// makes that fail.
+// remove marks r as removed, an entry of the group that the change does not have, and adds it to
+// p.removed. An entry of another group stays as it is.
+//
+// For an entry that does not exist it returns a record that is marked as removed: a process with a
+// lower revision may add the entry late, and the message of that record makes it fail.
 func (p *changing) remove(r *record, id string) (*record, outcome) {
 	switch {
 	case r == nil:

@@ -161,7 +161,7 @@ func (r *record) repair(next time.Time) bool {
 
 // claim claims a tick for owner at the time now and reports whether the owner holds it now. It
 // changes only r. The claim ends lease after now. It gives the entry its next due time and, with
-// c.Remember, its last tick.
+// c.Remember, adds the tick to its last runs.
 //
 //   - The owner's own claim is renewed, expired or not, and nothing else changes.
 //   - An expired claim of c.Owner is taken over. The entry gets c.Next only if it has no due time.

@@ -180,6 +180,7 @@ func (h dueHeap) after(now int64) time.Time {
 	return moment(next)
 }
 
+// Len returns the number of items. The package heap calls it.
 func (h dueHeap) Len() int { return len(h) }
 
 // Less reports whether item i comes before item j: items are sorted by time, and items of the same

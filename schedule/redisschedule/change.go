@@ -20,8 +20,9 @@ var outcomes = map[byte]schedule.Outcome{
 // Change implements [schedule.Changer], in one script. New entries go to the keys that listeners of
 // other programs do not see.
 //
-// An unchanged entry that has lost its due time gets it back in a later call. If c is invalid, it
-// returns [schedule.ErrBadEntry]. Other errors are wrapped by wrap.
+// An unchanged entry that has lost its due time gets it back in further calls to the server. If c
+// is invalid, it returns [schedule.ErrBadEntry]. Other errors are wrapped by wrap; the change may
+// have been made then.
 func (s *Store) Change(ctx context.Context, c schedule.Change) (schedule.Changed, error) {
 	if err := c.Check(); err != nil {
 		return schedule.Changed{}, err
@@ -64,8 +65,9 @@ func (s *Store) Change(ctx context.Context, c schedule.Change) (schedule.Changed
 	return changed, nil
 }
 
-// readChanged decodes the answer of change.lua. It also returns the indexes of unchanged entries
-// that have no due time and no pause.
+// readChanged decodes v, the answer of change.lua to c. lost holds the indexes of unchanged entries
+// that have neither a due time nor a pause and that c gives a due time. If the group has a higher
+// revision than c, only changed.Revision is set. Returns an error for an answer of another form.
 func readChanged(v any, c *schedule.Change) (changed schedule.Changed, lost []int, err error) {
 	list, ok := v.([]any)
 	if !ok || len(list) == 0 {

@@ -76,7 +76,7 @@ type Store struct {
 	conn      *redisconn.Conn
 	scripts   *scripts
 	published layout      // WorkKit's published keys
-	own       layout      // entries that seven cron fields in UTC cannot express
+	own       layout      // entries with a name, or that seven cron fields in UTC cannot express
 	checked   atomic.Bool // the server's settings were checked
 }
 
@@ -172,8 +172,9 @@ func (s *Store) add(ctx context.Context, l *layout, entries []schedule.Entry, so
 	return s.repairLost(ctx, l, entries, known, ids)
 }
 
-// repairLost gives a due time to the entries with the given indexes. It leaves out entries with a
-// due time, a pause, or a claim in the layout. ids are their ids; it deletes those with a claim.
+// repairLost gives a due time to the entries with the indexes known. It leaves out entries with a
+// due time, a pause, or a claim in the layout. ids holds their ids; it deletes those with a claim
+// from this map. Returns the first error of the server.
 func (s *Store) repairLost(ctx context.Context, l *layout, entries []schedule.Entry, known []int, ids map[string]bool) error {
 	// A member of another form, such as a claim, shows that the entry is in use.
 	if err := s.deleteClaimed(ctx, l, ids); err != nil {

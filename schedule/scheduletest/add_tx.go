@@ -9,13 +9,15 @@ import (
 	"github.com/swarmiji/swarmiji/tx"
 )
 
-// Transaction is a transaction of a connection that does not belong to the store.
+// Transaction is a transaction of a connection that does not belong to the store, with the
+// functions that end it.
 type Transaction struct {
 	Tx       tx.Tx
 	Commit   func() error
 	Rollback func() error
 }
 
+// needsTransactions is the [need] of cases that call AddTx.
 func needsTransactions(h *Harness) string {
 	if !h.Promises.Transactions {
 		return "the adapter does not promise Transactions"
@@ -23,7 +25,8 @@ func needsTransactions(h *Harness) string {
 	return ""
 }
 
-// addTx calls AddTx and returns its error.
+// addTx calls AddTx in t and returns its results. It fails the test if the store is not a TxAdder,
+// or if the error contains the secret.
 func (w *world) addTx(s Store, t Transaction, entries ...schedule.Entry) ([]bool, error) {
 	w.Helper()
 	ctx, cancel := w.Ctx()
@@ -32,7 +35,8 @@ func (w *world) addTx(s Store, t Transaction, entries ...schedule.Entry) ([]bool
 	return added, w.Clean(err)
 }
 
-// lives expects that statements of t still succeed.
+// lives fails the test unless a statement of t still succeeds. after names, for the failure
+// message, the step before.
 func (w *world) lives(t Transaction, after string) {
 	w.Helper()
 	ctx, cancel := w.Ctx()

@@ -11,6 +11,7 @@ import (
 	"github.com/swarmiji/swarmiji/schedule"
 )
 
+// needsChange is the [need] of cases that call Change.
 func needsChange(h *Harness) string {
 	if !h.Promises.Change {
 		return "the adapter does not promise Change"
@@ -18,7 +19,8 @@ func needsChange(h *Harness) string {
 	return ""
 }
 
-// tryChange calls Change and fails the test after an error, or if the answer has a wrong length.
+// tryChange calls Change and returns the answer. It fails the test after an error, or if the answer
+// has a wrong length.
 func (w *world) tryChange(s Store, c schedule.Change) schedule.Changed {
 	w.Helper()
 	ctx, cancel := w.Ctx()
@@ -32,7 +34,8 @@ func (w *world) tryChange(s Store, c schedule.Change) schedule.Changed {
 	return changed
 }
 
-// change calls Change and fails the test unless the entries have these outcomes.
+// change calls Change as tryChange does, returns the answer, and fails the test unless the entries
+// have these outcomes.
 func (w *world) change(s Store, c schedule.Change, want ...schedule.Outcome) schedule.Changed {
 	w.Helper()
 	changed := w.tryChange(s, c)
@@ -42,7 +45,8 @@ func (w *world) change(s Store, c schedule.Change, want ...schedule.Outcome) sch
 	return changed
 }
 
-// variant returns e with another payload and due time.
+// variant returns an entry with the id of e, a new payload and the due time next. It stores
+// nothing.
 func (w *world) variant(e schedule.Entry, next time.Time) schedule.Entry {
 	return schedule.Entry{ID: e.ID, Payload: w.entry(next).Payload, Next: next}
 }
@@ -61,7 +65,7 @@ func (w *world) wantStored(s Store, e schedule.Entry, group, what string) schedu
 // sameTime reports whether the times are equal in milliseconds; zero times are equal to each other.
 func sameTime(a, b time.Time) bool { return a.IsZero() == b.IsZero() && a.UnixMilli() == b.UnixMilli() }
 
-// syncTo returns a change of a group to a revision.
+// syncTo returns the Change that gives a group a revision and these entries.
 func syncTo(group string, revision int64, entries ...schedule.Entry) schedule.Change {
 	return schedule.Change{Group: group, Revision: revision, Entries: entries}
 }

@@ -176,7 +176,7 @@ func claimCases() []testCase {
 	}
 }
 
-// leaseCases tests the ends of leases and Store.Renew.
+// leaseCases tests Store.Renew and ticks whose leases have ended.
 func leaseCases() []testCase {
 	return []testCase{
 		{

@@ -101,9 +101,9 @@ func (r *ran) of(id task.ID) []string {
 	return r.runs[id]
 }
 
-// listen starts a listener in a goroutine. Its handler adds its runs to r, with r.mu held, unless
-// its process has crashed. A crash of s ends the listener. stop ends it and waits for its end; it
-// fails the test if Run returns an error.
+// listen starts a listener on s in a goroutine. The parameter "who" is its node id. Its handler
+// adds its runs to r, with r.mu held, unless its process has crashed. A crash of s ends the
+// listener. stop ends it and waits for its end; it fails the test if Run returns an error.
 func (w *world) listen(s schedule.Store, who string, lease time.Duration, r *ran) (stop func()) {
 	w.Helper()
 	dead := func() bool { return false }
@@ -223,7 +223,8 @@ func (w *world) idle(s Store) bool {
 	return b.Next.Equal(b.Next.Truncate(24 * time.Hour))
 }
 
-// named returns the schedule's name, from which task ids are derived.
+// named returns the name of the store's schedule, from which task ids are derived, or "suite" for a
+// store without a name.
 func named(s Store) string {
 	if n, ok := capability.As[schedule.Named](s); ok {
 		return n.Name()

@@ -9,8 +9,8 @@ import (
 	"github.com/swarmiji/swarmiji/schedule"
 )
 
-// offers returns an optional interface of the store. It fails the test if the store does not have
-// it, although it is promised.
+// offers returns the optional interface T of the store. It fails the test if the store does not
+// have T, although the adapter promises it.
 func offers[T any](w *world, s Store) T {
 	w.Helper()
 	t, ok := capability.As[T](s)
@@ -304,6 +304,7 @@ func watchCases() []testCase {
 // wrapper wraps a store as users do.
 type wrapper struct{ schedule.Store }
 
+// Unwrap returns the wrapped store, so that capability.As finds its optional interfaces.
 func (w wrapper) Unwrap() any { return w.Store }
 
 // repairCases tests [schedule.Repairer].

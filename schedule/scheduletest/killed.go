@@ -59,7 +59,8 @@ type killing struct {
 	every schedule.Added   // the entry that is due each second
 }
 
-// add adds the one-shots and the recurring entry, and remembers their ids in k.
+// add adds the one-shots and the recurring entry. It keeps the task ids of the one-shots in k.once,
+// and the recurring entry in k.every. It fails the test after an error.
 func (k *killing) add() {
 	k.t.Helper()
 	calls := make([]task.Call, killedEntries)
@@ -197,7 +198,7 @@ func (k *killing) seconds() (found int, gap []time.Time) {
 	return found, gap
 }
 
-// set returns the names as a set.
+// set returns a set of the given names.
 func set(nodes []string) map[string]bool {
 	m := map[string]bool{}
 	for _, n := range nodes {

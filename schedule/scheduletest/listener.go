@@ -13,7 +13,7 @@ import (
 	"github.com/swarmiji/swarmiji/when"
 )
 
-// said collects the arguments of a handler in their order.
+// said collects the arguments of a handler in the order of its runs. Safe for concurrent use.
 type said struct {
 	mu   sync.Mutex
 	list []string
@@ -28,9 +28,9 @@ func (r *said) all() []string {
 
 var say = task.New[string, task.None]("say")
 
-// sayer starts a listener with one worker in a goroutine. Its handler adds its argument to r, with
-// r.mu held. If r is nil, the listener has no handler. stop ends it and waits for its end; it fails
-// the test if Run returns an error.
+// sayer starts a listener with one worker in a goroutine. Its handler of the task say adds the
+// argument to r, with r.mu held. If r is nil, the listener has no handler. stop ends the listener
+// and waits for its end; it fails the test if Run returns an error.
 func (w *world) sayer(s Store, r *said) (l *schedule.Listener, stop func()) {
 	w.Helper()
 	l, err := schedule.NewListener(schedule.ListenerConfig{
@@ -57,7 +57,7 @@ func (w *world) sayer(s Store, r *said) (l *schedule.Listener, stop func()) {
 	}
 }
 
-// schedule returns a Schedule on the store.
+// schedule returns a Schedule on the store. It fails the test after an error.
 func (w *world) schedule(s Store) *schedule.Schedule {
 	w.Helper()
 	made, err := schedule.New(schedule.Config{Store: s, Name: named(s)})
@@ -65,7 +65,8 @@ func (w *world) schedule(s Store) *schedule.Schedule {
 	return made
 }
 
-// say adds an entry that makes a sayer say what at the times of when.
+// say adds an entry that runs the task say with the argument what at the times of when. It fails
+// the test after an error.
 func (w *world) say(s *schedule.Schedule, when schedule.When, what string) schedule.Added {
 	w.Helper()
 	ctx, cancel := w.Ctx()

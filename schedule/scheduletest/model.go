@@ -34,7 +34,8 @@ func modelCases() []testCase {
 	}}
 }
 
-// modelClaim is a claim on a tick. Without a lease its tick is due.
+// modelClaim is a claim on a tick. leased is false after crash, and for a claim of NoOwner: the
+// tick is then due.
 type modelClaim struct {
 	tick   schedule.Tick // as it was claimed
 	due    int64
@@ -61,13 +62,13 @@ func (e *modelEntry) claim(due int64) *modelClaim {
 	return nil
 }
 
-// unclaim removes the claim on a tick.
+// unclaim removes the claim on a tick from e, if there is one.
 func (e *modelEntry) unclaim(due int64) {
 	e.claims = slices.DeleteFunc(e.claims, func(c modelClaim) bool { return c.due == due })
 }
 
-// model is the expected content of a schedule, and one run of commands on it. All times differ, and
-// lie an hour or more before or after the begin.
+// model holds the expected content of a schedule, and performs random commands on it and on the
+// stores. All times differ, and lie an hour or more before or after base, the time at the start.
 type model struct {
 	w      *world
 	t      *rapid.T
@@ -84,6 +85,8 @@ type model struct {
 	started   map[string]bool // ticks that were claimed for the first time
 }
 
+// newModel returns a model of an empty schedule, with ids and names of groups that only this round
+// uses. It stores nothing.
 func newModel(w *world, t *rapid.T, stores []Store, round int) *model {
 	m := &model{
 		w: w, t: t, stores: stores, base: w.now(stores[0]).UnixMilli(),
@@ -96,16 +99,18 @@ func newModel(w *world, t *rapid.T, stores []Store, round int) *model {
 	return m
 }
 
-// store returns one of the stores, as another process would use it.
+// store returns one of the two stores, drawn at random, as another process would use it.
 func (m *model) store() Store { return m.stores[rapid.IntRange(0, 1).Draw(m.t, "store")] }
 
 const day = int64(24 * time.Hour / time.Millisecond)
 
-// past and future return a time that was never returned before.
-func (m *model) past() int64   { m.serial++; return m.base - day + m.serial*1000 }
+// past returns a time before base, in Unix milliseconds. No time is returned twice.
+func (m *model) past() int64 { m.serial++; return m.base - day + m.serial*1000 }
+
+// future returns a time after base, in Unix milliseconds. No time is returned twice.
 func (m *model) future() int64 { m.serial++; return m.base + day + m.serial*1000 }
 
-// at returns a time of the model as the port has it.
+// at returns a time of the model as a time.Time; 0 becomes the zero time.
 func at(ms int64) time.Time {
 	if ms == 0 {
 		return time.Time{}
@@ -113,18 +118,20 @@ func at(ms int64) time.Time {
 	return time.UnixMilli(ms).UTC()
 }
 
+// payload returns a payload that differs from all others.
 func (m *model) payload() string {
 	m.serial++
 	return fmt.Sprintf(`{"args":[%d],"cron":"* * * * 0 0 0","job":"suite"}`, m.serial)
 }
 
-// step draws and performs a command.
+// step draws a command at random and performs it.
 func (m *model) step() {
 	kinds := []func(){m.change, m.change, m.claim, m.claim, m.claim, m.done, m.crash, m.pause, m.resume, m.resume}
 	kinds[rapid.IntRange(0, len(kinds)-1).Draw(m.t, "command")]()
 }
 
-// change changes a group, or entries without a group.
+// change draws a Change, executes it in a store and in the model, and fails the test if the answers
+// differ.
 func (m *model) change() {
 	group := rapid.SampledFrom(m.groups).Draw(m.t, "group")
 	c := schedule.Change{Group: group, DryRun: rapid.IntRange(0, 5).Draw(m.t, "dry") == 5}
@@ -166,7 +173,8 @@ func (m *model) change() {
 	}
 }
 
-// expect returns the answer to a change, and makes the change in the model.
+// expect returns the answer that a store must give to a change. It also makes the change in the
+// model, unless it is a dry run or an outcome is Late or Taken.
 func (m *model) expect(c *schedule.Change) schedule.Changed {
 	var want schedule.Changed
 	if c.Group != "" {
@@ -206,8 +214,9 @@ func (m *model) expect(c *schedule.Change) schedule.Changed {
 	return want
 }
 
-// expectEntry returns the outcome of one entry of a change, its due time then, and a function that
-// makes the change in the model.
+// expectEntry returns the outcome that one entry of a change must have, its due time after the
+// change (0: none), and a function that makes the change of this entry in the model. It changes
+// nothing itself.
 func (m *model) expectEntry(group string, e *schedule.Entry) (schedule.Outcome, int64, func()) {
 	old, next, keep := m.entries[e.ID], int64(0), func() {}
 	if !e.Next.IsZero() {
@@ -251,7 +260,8 @@ func (m *model) expectEntry(group string, e *schedule.Entry) (schedule.Outcome, 
 	}
 }
 
-// claim claims a tick that is due, or that was due when it was read before.
+// claim draws a tick that was due at the last or at an earlier compare, and claims it in a store
+// and in the model. It fails the test if the results differ. Without such a tick it does nothing.
 func (m *model) claim() {
 	ticks := m.fresh
 	if rapid.IntRange(0, 2).Draw(m.t, "stale") == 2 {
@@ -270,7 +280,8 @@ func (m *model) claim() {
 	}
 }
 
-// expectClaim returns whether owner gets a tick, and claims it in the model.
+// expectClaim returns whether owner must get the tick of k, and claims it in the model. It fails
+// the test if a tick is claimed for the first time twice.
 func (m *model) expectClaim(owner string, k *schedule.Claim, next int64) bool {
 	e, due := m.entries[k.ID], k.Due.UnixMilli()
 	if e == nil {
@@ -309,8 +320,8 @@ func (m *model) expectClaim(owner string, k *schedule.Claim, next int64) bool {
 	return true
 }
 
-// held returns a claim of an owner and its entry, in the order of ids. It returns nil if there is
-// no claim.
+// held returns a claim of an owner other than NoOwner, drawn at random, and its entry. It returns
+// nil if there is no such claim.
 func (m *model) held() (*modelEntry, *modelClaim) {
 	var entries []*modelEntry
 	var claims []*modelClaim
@@ -330,7 +341,9 @@ func (m *model) held() (*modelEntry, *modelClaim) {
 	return entries[i], claims[i]
 }
 
-// done ends a claim.
+// done ends a claim, drawn at random, in a store and in the model, with or without a state and the
+// removal of its entry. It fails the test if the store does not hold the claim. Without a claim it
+// does nothing.
 func (m *model) done() {
 	e, c := m.held()
 	if e == nil {
@@ -348,7 +361,8 @@ func (m *model) done() {
 	}
 }
 
-// crash ends the lease of a claim, as the death of its owner does.
+// crash releases a claim, drawn at random, so that its tick is due, as after the death of its
+// owner. It fails the test if the store does not hold the claim. Without a claim it does nothing.
 func (m *model) crash() {
 	e, c := m.held()
 	if e == nil {
@@ -360,7 +374,7 @@ func (m *model) crash() {
 	c.leased = false
 }
 
-// some returns an entry and its id; nil: there is no entry.
+// some returns an entry, drawn at random, and its id; nil if there is no entry.
 func (m *model) some() (string, *modelEntry) {
 	var ids []string
 	for _, id := range m.ids {
@@ -375,6 +389,8 @@ func (m *model) some() (string, *modelEntry) {
 	return id, m.entries[id]
 }
 
+// pause pauses an entry, drawn at random, in a store and in the model. Without an entry it does
+// nothing.
 func (m *model) pause() {
 	if id, e := m.some(); e != nil {
 		m.w.pause(m.store(), id)
@@ -382,7 +398,8 @@ func (m *model) pause() {
 	}
 }
 
-// resume resumes an entry, often with a due time that has passed, which makes it due.
+// resume draws an entry, often pauses it first, and resumes it in a store and in the model. Its new
+// due time is in the past or in the future. Without an entry it does nothing.
 func (m *model) resume() {
 	id, e := m.some()
 	if e == nil {
@@ -399,7 +416,8 @@ func (m *model) resume() {
 	}
 }
 
-// compare compares the entries and the due ticks of the model and of a store.
+// compare fails the test if the entries or the due ticks of a store differ from those of the model.
+// It keeps the due ticks for claim.
 func (m *model) compare() {
 	s := m.store()
 	var want, got []string
@@ -443,7 +461,7 @@ func (m *model) compare() {
 	}
 }
 
-// clear removes all entries, so that the next run begins with an empty schedule.
+// clear removes all entries from the store, so that the next run begins with an empty schedule.
 func (m *model) clear() {
 	for _, id := range m.ids {
 		m.w.remove(m.stores[0], id)

@@ -19,7 +19,7 @@ type deployed struct {
 	text string
 }
 
-// deployedRuns collects runs by their task ids.
+// deployedRuns collects runs by their task ids. Safe for concurrent use.
 type deployedRuns struct {
 	mu   sync.Mutex
 	runs map[task.ID][]deployed
@@ -39,7 +39,7 @@ func (r *deployedRuns) len() int {
 	return len(r.runs)
 }
 
-// redeployCases restarts programs with another cron in their code.
+// redeployCases tests programs that restart with another cron in their code.
 func redeployCases() []testCase {
 	return []testCase{{
 		Area: "listener", Name: "a deployment in any order", Needs: []need{needsChange},
@@ -55,7 +55,9 @@ type program struct {
 	text     string
 }
 
-// start starts the program: it synchronizes its entries and runs a listener until stop.
+// start starts the program p: it calls Sync with its entry and runs a listener that adds its runs
+// to r. stop ends the listener, waits for its end and closes the store. It fails the test after an
+// error.
 func (w *world) start(p program, r *deployedRuns) (stop func()) {
 	w.Helper()
 	s := w.Open()

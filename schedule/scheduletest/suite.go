@@ -42,32 +42,40 @@ type testCase = suite.Case[*Harness, *world]
 // "".
 type need = func(h *Harness) string
 
+// needsList is the [need] of cases that call the methods of schedule.Lister.
 func needsList(h *Harness) string {
 	return suite.Unless(h.Promises.List, "the adapter does not promise List")
 }
 
+// needsPause is the [need] of cases that pause entries.
 func needsPause(h *Harness) string {
 	return suite.Unless(h.Promises.Pause, "the adapter does not promise Pause")
 }
 
+// needsWatch is the [need] of cases that call Watch.
 func needsWatch(h *Harness) string {
 	return suite.Unless(h.Promises.Watch, "the adapter does not promise Watch")
 }
 
+// needsRepair is the [need] of cases that search for entries without a due time.
 func needsRepair(h *Harness) string {
 	return suite.Unless(h.Promises.Repair, "the adapter does not promise Repair")
 }
 
+// needsDurable is the [need] of cases that read entries after a restart of the server.
 func needsDurable(h *Harness) string {
 	return suite.Unless(h.Promises.Durable, "the adapter does not promise Durable")
 }
 
+// needsSever is the [need] of cases that sever connections.
 func needsSever(h *Harness) string { return suite.Unless(h.Sever != nil, "the harness has no Sever") }
 
+// needsRestart is the [need] of cases that restart the server.
 func needsRestart(h *Harness) string {
 	return suite.Unless(h.Restart != nil, "the harness has no Restart")
 }
 
+// needsDown is the [need] of cases without a server.
 func needsDown(h *Harness) string { return suite.Unless(h.Down != nil, "the harness has no Down") }
 
 // cases returns all cases of the suite, grouped by area.

@@ -112,7 +112,8 @@ func (w *world) wantOne(s Store, id string) schedule.Tick {
 	return ticks[0]
 }
 
-// wantNone fails the test if a tick is due.
+// wantNone fails the test if a tick is due. format and args describe the moment for the failure
+// message.
 func (w *world) wantNone(s Store, format string, args ...any) {
 	w.Helper()
 	if ticks := w.due(s, 10).Ticks; len(ticks) > 0 {
@@ -233,6 +234,7 @@ func (w *world) wantDue(k schedule.Tick, due time.Time, format string, args ...a
 	}
 }
 
+// all reports whether each of the answers is want.
 func all(answers []bool, want bool) bool { return !slices.Contains(answers, !want) }
 
 // show returns a short description of ticks for failure messages.

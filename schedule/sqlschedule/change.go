@@ -22,9 +22,9 @@ var (
 )
 
 // Change implements [schedule.Changer] in one transaction, which locks the group's row and then the
-// entries. It notifies the watchers if it changed anything. If c is invalid, it returns
-// [schedule.ErrBadEntry]. Errors are wrapped by wrap; after [schedule.ErrUnavailable] the change
-// may be committed.
+// entries. It notifies the watchers after a change that applies, even if no entry changed. If c is
+// invalid, it returns [schedule.ErrBadEntry]. Errors are wrapped by wrap; after
+// [schedule.ErrUnavailable] the change may be committed.
 func (s *Store) Change(ctx context.Context, c schedule.Change) (schedule.Changed, error) {
 	if err := c.Check(); err != nil {
 		return schedule.Changed{}, err
@@ -45,8 +45,9 @@ func (s *Store) Change(ctx context.Context, c schedule.Change) (schedule.Changed
 	}
 }
 
-// change executes a checked change in a transaction. Returns errUndone if the transaction must be
-// rolled back although the answer is right, and errRaced if it must be repeated.
+// change executes a checked change in a transaction and returns its answer. Returns errUndone if
+// the transaction must be rolled back although the answer is right: with DryRun, or if the change
+// does not apply. Returns errRaced if it must be repeated, and errors of the database.
 func (s *Store) change(ctx context.Context, tx *sqlconn.Tx, c *schedule.Change) (schedule.Changed, error) {
 	var changed schedule.Changed
 	if c.Group != "" {
@@ -100,7 +101,7 @@ func (s *Store) change(ctx context.Context, tx *sqlconn.Tx, c *schedule.Change) 
 }
 
 // loadGroup locks the entries of c and of its group, and reads them and their claims into w. It
-// returns the entries by their ids.
+// returns the entries by their ids, and the first error of the database.
 func (w *work) loadGroup(ctx context.Context, tx *sqlconn.Tx, c *schedule.Change) (map[string]*schedule.Entry, error) {
 	ids := [][]any{}
 	for i := range c.Entries {
@@ -127,7 +128,8 @@ func (w *work) loadGroup(ctx context.Context, tx *sqlconn.Tx, c *schedule.Change
 	return stored, err
 }
 
-// write adds and changes entries. Returns errRaced if another transaction added one of them.
+// write adds and changes entries. added and altered are rows for the statements put and alter.
+// Returns errRaced if another transaction added one of the entries, and errors of the database.
 func (s *Store) write(ctx context.Context, tx *sqlconn.Tx, added, altered [][]any) error {
 	if len(altered) > 0 {
 		if _, err := tx.Exec(ctx, s.text.alter, s.name, asJSON(altered)); err != nil {

@@ -201,7 +201,7 @@ func (w *work) held(owner string, k *schedule.Tick) *claim {
 
 // claim claims a tick for owner and reports whether the owner holds it now. It changes only w; save
 // writes it. The claim ends lease after w.now. It gives the entry its next due time and, with
-// c.Remember, its last tick.
+// c.Remember, adds the tick to its last runs.
 //
 //   - The owner's own claim is renewed, expired or not, and nothing else changes.
 //   - An expired claim of c.Owner is taken over. The entry gets c.Next only if it has no due time.

@@ -131,8 +131,8 @@ func checkEntries(entries []schedule.Entry) error {
 	return errors.Join(errs...)
 }
 
-// inChunks calls add for parts of entries that fit into one statement, until an error. It returns
-// the answers of all.
+// inChunks calls add for parts of entries that fit into one statement, one after the other. It
+// returns the answers of all parts, or nil and the first error; earlier parts are then added.
 func inChunks(entries []schedule.Entry, add func([]schedule.Entry) ([]bool, error)) ([]bool, error) {
 	added := make([]bool, 0, len(entries))
 	for len(entries) > 0 {
@@ -171,8 +171,9 @@ func (s *Store) add(ctx context.Context, entries []schedule.Entry) ([]bool, erro
 	return added, err
 }
 
-// insert adds up to chunk entries by one statement. It returns for each whether it is new, and the
-// rows (id, next) of those that existed.
+// insert adds up to chunk entries by one statement, and notifies the watchers after the commit if
+// it added any. It returns for each whether it is new, and the rows (id, next) of those that
+// existed. Returns errors of the database.
 func (s *Store) insert(ctx context.Context, tx *sqlconn.Tx, entries []schedule.Entry) (added []bool, known [][]any, err error) {
 	rows, query, place := make([][]any, len(entries)), s.text.add, 0
 	for i := range entries {
@@ -234,7 +235,9 @@ func (s *Store) repair(ctx context.Context, what string, rows [][]any) (n int64,
 	return n, s.wrap(what, err)
 }
 
-// setDue is repair in a transaction.
+// setDue does in the transaction tx what repair does in its own: it sets the due time of those
+// entries (id, next) that have no due time, claim or pause. It returns the number of changed
+// entries. If it is not 0, the watchers are notified after the commit.
 func (s *Store) setDue(ctx context.Context, tx *sqlconn.Tx, rows [][]any) (int64, error) {
 	n, err := tx.Exec(ctx, s.text.repair, s.name, asJSON(rows))
 	if n > 0 {

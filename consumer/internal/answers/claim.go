@@ -48,12 +48,12 @@ func (w *Claim) Deliveries() (n int, exact bool) { return w.Delivered, true }
 func (w *Claim) Lost() <-chan struct{} { return w.Deferral.Lost() }
 
 // Ack deletes the deferral. It blocks and repeats that until the store has done it, the claim is
-// lost or ctx ends. Returns the last error then, or [broker.ErrLeaseLost].
+// lost or ctx ends. Returns nil after a success, [broker.ErrLeaseLost] for a lost claim, and the
+// last error if ctx ends.
 func (w *Claim) Ack(ctx context.Context) error { return w.settle(ctx, w.Deferral.Ack) }
 
 // Release returns the deferral to the store, which delivers it again after the given time. It
-// blocks and repeats that until the store has done it, the claim is lost or ctx ends. Returns the
-// last error then, or [broker.ErrLeaseLost].
+// blocks, repeats and returns errors as Ack does.
 func (w *Claim) Release(ctx context.Context, after time.Duration) error {
 	return w.settle(ctx, func(ctx context.Context) error { return w.Deferral.Release(ctx, after) })
 }

@@ -25,8 +25,8 @@ type Kept struct {
 	Message    wire.Kept         `json:"message"`
 }
 
-// Read reads the state of a deferral. Returns an error if it cannot be read, and
-// [serializer.ErrMalformed] if it has no message.
+// Read reads the state of a deferral. A message without an id gets the id of its task. Returns an
+// error if the state is not valid JSON, and [serializer.ErrMalformed] if it has no message.
 func Read(state []byte) (*Kept, error) {
 	var kept Kept
 	if err := json.Unmarshal(state, &kept); err != nil {

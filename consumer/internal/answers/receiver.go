@@ -68,8 +68,8 @@ func (r *Receiver) AddRevocation(v revoke.Revocation) {
 // deferrals, they also wake those of revoked tasks.
 //
 // The end of fetch ends the receiving. stop also ends it, and waits for the goroutines. Deferrals
-// that were received keep their leases until end, which calls stop and closes the subscription. It
-// does nothing if r is nil; the functions then do nothing.
+// that were received keep their leases until end, which calls stop and closes the subscription. For
+// a nil r Start does nothing, and neither do stop and end.
 func (r *Receiver) Start(fetch context.Context, wakeRevoked bool) (stop, end func()) {
 	if r == nil {
 		return func() {}, func() {}

@@ -5,9 +5,9 @@ import (
 	"github.com/swarmiji/swarmiji/revoke"
 )
 
-// Selected reports whether one of the rules matches the task of a deferral of a queue. state is the
-// stored state of the deferral. A message without a name has the given name. It returns false for a
-// deferral that cannot be read: that one waits for its answer.
+// Selected reports whether one of the rules matches the task of a deferral of queue. state is the
+// stored state of the deferral. A message without a task name has the given name. It returns false
+// for a deferral that cannot be read: its task waits for the answer.
 func Selected(codec *wire.Codec, queue, name string, state []byte, rules []revoke.Selector) bool {
 	kept, err := Read(state)
 	if err != nil {

@@ -28,11 +28,11 @@ type nodeWatch struct {
 	verdict broker.StartVerdict // set before done is closed
 }
 
-// verdict returns whether the starts of a node count as deaths. It blocks until the node shows a
-// sign of life or has left in order (StartCleared), or has shown no sign for AbsentAfter
-// (StartDied). It starts a goroutine for the watch of the node if none runs; that ends with
-// w.fetch. It takes n.mu, but not while it waits. If it has to wait because the node is absent, it
-// calls waits once, without n.mu.
+// verdict returns the verdict on the starts of a node. It blocks until the node shows a sign of
+// life or has left in order (StartCleared), or has shown no sign for AbsentAfter (StartDied: the
+// starts count as deaths). It starts a goroutine that watches the node if none runs; that goroutine
+// ends with w.fetch. It takes n.mu, but not while it waits. If it has to wait because the node is
+// absent, it calls waits once, without n.mu.
 //
 // Returns StartOpen if ctx or w.fetch ends first.
 func (n *nodes) verdict(ctx context.Context, w *Watch, node string, waits func()) broker.StartVerdict {

@@ -91,7 +91,7 @@ func repeatLater(r Run) {
 }
 
 // openStarts returns pointers to those notes of starts by other nodes that have no verdict yet.
-// Notes of this node need none, since it is alive.
+// Notes of this node need no verdict, since it is alive.
 func (w *Watch) openStarts(notes []broker.Start) (open []*broker.Start) {
 	for i := range notes {
 		if s := &notes[i]; s.Verdict == broker.StartOpen && s.Node != w.cfg.Node {

@@ -12,9 +12,9 @@ import (
 // haltPoll sets the time between two checks of a halted worker whether it may fetch again.
 const haltPoll = 100 * time.Millisecond
 
-// ready reports whether the worker may fetch another message. It blocks while the workers are
-// overloaded (too many handlers ignore their time limit). It returns false when the worker must
-// leave: it was removed, or fetching stops.
+// ready reports whether the worker may fetch another message. It blocks while the workers of its
+// set are overloaded (too many handlers ignore their time limit). It returns false when the worker
+// must leave: it was removed, or fetching stops.
 //
 // The first worker that finds them overloaded halts all of them: fetching stops, and another
 // goroutine gives fetched messages back. The first one that finds them no longer overloaded resumes
@@ -38,9 +38,10 @@ func (w *worker) ready() bool {
 	return false
 }
 
-// returnHeld gives back the fetched messages of all queues of halted workers that have not started.
-// Paused queues are skipped. It blocks and repeats that until the broker has accepted it, the
-// workers resume, or fetching stops. Errors are logged. It takes the control lock of each queue.
+// returnHeld gives back the messages that the queues of t have fetched and not started, while t is
+// halted. Paused queues are skipped. It blocks and repeats that until the broker has accepted it,
+// the workers resume, or fetching stops. Errors are logged. It takes the control lock of each
+// queue.
 func (t *Workers) returnHeld() {
 	var gap task.Backoff
 	for attempt := 0; t.halted.Load() && t.fetch.Err() == nil; attempt++ {

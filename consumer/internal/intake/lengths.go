@@ -22,7 +22,8 @@ type Lengths struct {
 }
 
 // Start starts a goroutine that reads the lengths of the queues now and each time that Every has
-// passed. stop ends the goroutine and waits for it. The end of ctx ends it, too.
+// passed, and calls Read for each queue. At the end it calls Read for each queue with the error of
+// the context. stop ends the goroutine and waits for it. The end of ctx ends it, too.
 func (l *Lengths) Start(ctx context.Context) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var reading sync.WaitGroup
@@ -46,7 +47,8 @@ func (l *Lengths) Start(ctx context.Context) (stop func()) {
 	}
 }
 
-// read reads the lengths of all queues, each within statsTimeout. It returns early if ctx ends.
+// read reads the lengths of all queues, each within statsTimeout, and passes them to l.Read. It
+// returns early if ctx ends.
 func (l *Lengths) read(ctx context.Context) {
 	for _, name := range l.Queues() {
 		reading, cancel := context.WithTimeout(ctx, statsTimeout)

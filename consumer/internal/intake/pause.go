@@ -42,7 +42,8 @@ func Resume(why Reason, queues ...*Queue) error {
 	return each(queues, func(q *Queue, ctx context.Context) error { return q.resume(ctx, why) })
 }
 
-// SetPause sets the reasons of set and removes those of clear, as Pause and Resume do.
+// SetPause adds the reasons of set and removes those of clear, as Pause and Resume do. It returns
+// the errors of both, joined.
 func (q *Queue) SetPause(set, clear Reason) error {
 	return errors.Join(Pause(set, q), Resume(clear, q))
 }
@@ -73,10 +74,10 @@ func each(queues []*Queue, do func(*Queue, context.Context) error) error {
 	return errors.Join(errs...)
 }
 
-// pause adds why to the reasons of the pause. If it is the first reason, it closes the gate of the
-// queue, so that its workers fetch nothing, and tells Tasks. It then gives back the tasks of the
-// queue that have not started, and returns the error of that; the queue is paused in any case. Call
-// it with q.control held.
+// pause adds why to the reasons of the pause. If the queue was paused already, it does nothing
+// else. Otherwise it closes the gate of the queue, so that its workers fetch nothing, and calls
+// Tasks.AcceptsChanged. It then gives back the tasks of the queue that have not started, and
+// returns the error of that; the queue is paused in any case. Call it with q.control held.
 func (q *Queue) pause(ctx context.Context, why Reason) error {
 	before := q.reasons
 	q.reasons |= why
@@ -91,10 +92,11 @@ func (q *Queue) pause(ctx context.Context, why Reason) error {
 	return q.returnAll(ctx)
 }
 
-// resume removes why from the reasons of the pause. If it was the last one, it sets the prefetch of
-// the subscription, opens the gate of the queue and tells Tasks. If the queue was opened while it
-// was paused, it subscribes first. After an error of the broker, which it returns, the queue stays
-// paused for why. Call it with q.control held.
+// resume removes why from the reasons of the pause. If another reason is left, or the queue was not
+// paused, it does nothing else. Otherwise it sets the prefetch of the subscription, opens the gate
+// of the queue and calls Tasks.AcceptsChanged. If the queue was opened while it was paused, it
+// subscribes first. After an error of the broker, which it returns, the queue stays paused for why.
+// Call it with q.control held.
 func (q *Queue) resume(ctx context.Context, why Reason) error {
 	rest := q.reasons &^ why
 	if q.reasons == 0 || rest != 0 {
@@ -167,8 +169,8 @@ func (g *gate) context(parent context.Context) context.Context {
 	return g.open
 }
 
-// await blocks until the gate is open and returns true, or returns false when ctx has ended. An
-// open gate gives true even then. It takes g.mu, but not while it waits.
+// await blocks until the gate is open and returns true, or returns false when ctx has ended. If the
+// gate is open, it returns true even after the end of ctx. It takes g.mu, but not while it waits.
 func (g *gate) await(ctx context.Context) bool {
 	for {
 		g.mu.Lock()

@@ -75,8 +75,9 @@ func (q *Queue) trySetPrefetch() bool {
 }
 
 // setPrefetch sets the prefetch of the subscription to q.prefetch and returns the error of the
-// broker. While the workers are halted it does nothing: it is called again when they resume. If the
-// broker cannot change a prefetch, it logs that once and returns nil. Call it with q.control held.
+// broker. It does nothing without a subscription, or while the workers are halted: it is called
+// again when they resume. If the broker cannot change a prefetch, it logs that once and returns
+// nil. Call it with q.control held.
 func (q *Queue) setPrefetch(ctx context.Context) error {
 	if q.workers.halted.Load() || q.subscription() == nil {
 		return nil

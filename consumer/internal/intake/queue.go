@@ -96,17 +96,17 @@ const (
 )
 
 // Declare declares the queue, to find out whether the broker can be used. While the broker is
-// unreachable it tries again and logs the first error. If ctx ends, it returns the last error.
-// Returns an error that waiting cannot change at once. For a broker that declares no queues it
-// returns nil.
+// unreachable it tries again and logs the first error. If ctx ends, it returns the last error. It
+// returns an error that waiting cannot change without another attempt, such as [broker.ErrAccess].
+// For a broker that declares no queues it returns nil.
 func (q *Queue) Declare(ctx context.Context) error {
 	return q.untilReached(ctx, firstTimeout, q.tryDeclare)
 }
 
 // Open declares the queue and subscribes to it. A paused queue is only declared: it fetches
 // nothing, and subscribes when its pause ends. While the broker is unreachable Open tries again and
-// logs the first error. If ctx ends, it returns the last error. Returns an error that waiting
-// cannot change at once, such as [broker.ErrAccess].
+// logs the first error. If ctx ends, it returns the last error. It returns an error that waiting
+// cannot change without another attempt, such as [broker.ErrAccess].
 func (q *Queue) Open(ctx context.Context) error { return q.untilReached(ctx, openTimeout, q.tryOpen) }
 
 // untilReached calls step until it succeeds, and blocks meanwhile. If ctx ends, or waiting cannot
@@ -163,7 +163,8 @@ func (q *Queue) subscribe(ctx context.Context) error {
 	return err
 }
 
-// subscription returns the subscription, or nil before Open.
+// subscription returns the subscription, or nil before Open. It also returns nil while a pause
+// lasts that began before Open.
 func (q *Queue) subscription() broker.Subscription {
 	if s := q.sub.Load(); s != nil {
 		return *s
@@ -190,7 +191,7 @@ func (q *Queue) Paused() bool { return q.gate.shut.Load() }
 func (q *Queue) Accepting() context.Context { return q.gate.context(q.fetch) }
 
 // Buffered returns the messages that the subscription has fetched and no worker has received. It
-// returns nil if the broker does not report them.
+// returns nil if the broker does not report them, or there is no subscription.
 func (q *Queue) Buffered() []*broker.Message {
 	if b, ok := capability.As[broker.Buffer](q.subscription()); ok {
 		return b.Buffered()

@@ -109,8 +109,8 @@ func (t *Workers) Start() { t.resize() }
 //
 // Returns the errors of the queues, joined: errors of the broker, or [ErrNotRunning] for a queue
 // whose fetching has ended. The number of workers has changed nevertheless, and after an error of
-// the broker another goroutine repeats the change of the prefetch until it succeeds. After Stop it
-// changes nothing and returns ErrNotRunning.
+// the broker another goroutine repeats the change of the prefetch until it succeeds. After Stop no
+// worker starts or leaves, and Scale returns ErrNotRunning.
 func (t *Workers) Scale(n int) error {
 	t.scaling.Lock()
 	defer t.scaling.Unlock()
@@ -120,8 +120,8 @@ func (t *Workers) Scale(n int) error {
 	return t.adjust()
 }
 
-// Limit limits the number of workers to most, whatever Scale sets; 0: no limit. It returns as Scale
-// does, and does nothing if the limit stays the same.
+// Limit limits the number of workers to most, whatever Scale sets; 0: no limit. It starts and ends
+// workers and returns errors as Scale does. If the limit stays the same, it does nothing.
 func (t *Workers) Limit(most int) error {
 	t.scaling.Lock()
 	defer t.scaling.Unlock()
@@ -135,8 +135,8 @@ func (t *Workers) Limit(most int) error {
 	return t.adjust()
 }
 
-// adjust starts and ends workers for the present number, and changes the prefetch of the queues. It
-// returns as Scale does. Call it with t.scaling held.
+// adjust starts and ends workers until their number is Count, and changes the prefetch of the
+// queues. It returns the errors of Scale. Call it with t.scaling held.
 func (t *Workers) adjust() error {
 	n := t.resize()
 	return each(t.queues, func(q *Queue, ctx context.Context) error { return q.resizePrefetch(ctx, n) })
@@ -180,7 +180,8 @@ func (t *Workers) Stop() {
 // Wait blocks until all goroutines of the workers have ended. Call it after Stop.
 func (t *Workers) Wait() { t.wg.Wait() }
 
-// Count returns the number of workers that Scale and Limit have set. It takes t.mu.
+// Count returns the number of workers that Scale has set, or the limit of Limit if that is lower.
+// It takes t.mu.
 func (t *Workers) Count() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -194,7 +195,7 @@ func (t *Workers) Limited() bool {
 	return t.most > 0
 }
 
-// count is Count. Call it with t.mu held.
+// count returns the number that Count returns. Call it with t.mu held.
 func (t *Workers) count() int {
 	if t.most > 0 {
 		return min(t.size, t.most)
@@ -250,8 +251,8 @@ func (w *worker) work() {
 	w.done = true
 }
 
-// fail makes Run of the consumer end and return err, with the name of the first queue. If an
-// earlier error waits there already, err is dropped. It does not block.
+// fail makes Run of the consumer end and return err, with the name of the first queue. If t.failed
+// holds an earlier error, err is dropped. It does not block.
 func (t *Workers) fail(err error) {
 	select {
 	case t.failed <- t.queues[0].wrap(err):

@@ -24,7 +24,8 @@ type Part struct {
 type Databases struct{ same sync.Map } // the stores as keys
 
 // Check returns an error if t is not a transaction of the database of b and all stores. It writes
-// nothing. It asks b and a store only once together: later the writes themselves check t.
+// nothing. A store that was once found in the database of b is not asked again, and without other
+// stores neither is b: later the writes themselves check t.
 //
 // Returns [broker.ErrUnsupported] for another database, and errors of the database.
 func (d *Databases) Check(ctx context.Context, t tx.Tx, b Part, stores ...Part) error {
@@ -52,6 +53,8 @@ func (d *Databases) Check(ctx context.Context, t tx.Tx, b Part, stores ...Part) 
 	return nil
 }
 
+// check returns nil if t is a transaction of the database of p. Returns [broker.ErrUnsupported] if
+// p is not in that database or in none, and errors of the database.
 func check(ctx context.Context, t tx.Tx, p Part) error {
 	c, ok := capability.As[tx.Checker](p.Value)
 	if !ok {

@@ -34,12 +34,16 @@ func (s *State) Enter() error {
 	return fmt.Errorf("%w: another call of SettleTx is in progress", broker.ErrSettled)
 }
 
-// Leave ends a call of SettleTx.
+// Leave ends a call of SettleTx, so that another may begin. After Close it does nothing.
 func (s *State) Leave() { s.phase.CompareAndSwap(busy, idle) }
 
-// Acknowledge calls ack, which acknowledges the message in the transaction with the end e. From
-// then on Close returns an End, unless ack returns [broker.ErrUnsupported]. It does not call ack if
-// Close was called, and returns [task.ErrNoSettler]. Otherwise it returns the error of ack.
+// Acknowledge calls ack, which acknowledges the message in the transaction that stores the end e.
+// It returns the error of ack. If Close was called, it does not call ack and returns
+// [task.ErrNoSettler].
+//
+// The first call stores e for Close, even if ack fails, unless ack returns [broker.ErrUnsupported].
+// A later call replaces that end if ack succeeds: the earlier transaction was then rolled back. It
+// calls RolledBack of the end that can no longer be committed.
 func (s *State) Acknowledge(e *End, ack func() error) error {
 	first := s.end.CompareAndSwap(nil, e)
 	if s.phase.Load() == closed {
@@ -59,8 +63,8 @@ func (s *State) Acknowledge(e *End, ack func() error) error {
 }
 
 // Close ends the calls of SettleTx when the handler has returned. It returns the end that the last
-// transaction has stored if it is committed. Returns nil if no transaction may have acknowledged
-// the message.
+// transaction has stored; the caller must find out whether it is committed. Returns nil if no
+// transaction can have acknowledged the message.
 func (s *State) Close() *End {
 	s.phase.Store(closed)
 	return s.end.Load()

@@ -25,8 +25,9 @@ type Steps struct {
 	Err    error // of the first step that failed
 }
 
-// Step implements [workflow.Run]. It calls do again if the store refuses a result as too large: the
-// sender then stores a failure instead.
+// Step implements [workflow.Run]: it calls do once. It calls do again if the store refuses a result
+// as too large: the sender then stores a failure instead. Returns false after an error, and keeps
+// the first one in s.Err.
 func (s *Steps) Step(_ string, do func(context.Context) error) bool {
 	err := s.Do(do)
 	if errors.Is(err, resultstore.ErrTooLarge) {
@@ -38,7 +39,9 @@ func (s *Steps) Step(_ string, do func(context.Context) error) bool {
 	return err == nil
 }
 
-// Save implements [workflow.Run].
+// Save implements [workflow.Run]: it stores the record in the transaction. It returns true also if
+// there is nothing to store or the store refuses the record for good. Otherwise its result and
+// s.Err are those of Step.
 func (s *Steps) Save(id task.ID, name string, from *task.Envelope, meta *task.Metadata, rec resultstore.Record) bool {
 	store, rec, err := s.Record(id, name, from, meta, rec)
 	return store == nil || s.Step("", func(ctx context.Context) error {

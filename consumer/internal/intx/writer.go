@@ -29,7 +29,8 @@ type Saved struct {
 	Record resultstore.Record
 }
 
-// Committed reports the sent tasks as sent.
+// Committed tells the enqueue hooks that the tasks were sent, and calls Sent of the senders for
+// each. Call it after the commit.
 func (e *End) Committed() {
 	for _, outcome := range e.outcomes {
 		outcome(nil)
@@ -39,7 +40,8 @@ func (e *End) Committed() {
 	}
 }
 
-// RolledBack reports the tasks to their hooks as not sent.
+// RolledBack tells the enqueue hooks that the tasks were not sent. Call it if the transaction is
+// not committed.
 func (e *End) RolledBack() {
 	for _, outcome := range e.outcomes {
 		outcome(workflow.ErrNotSent)
@@ -52,8 +54,9 @@ type Writer struct {
 	End
 }
 
-// Save stores a record. A submitter is notified after the commit. Returns [broker.ErrUnsupported]
-// if the store is not in the database of the transaction, and errors of the store.
+// Save stores a record in the transaction. It does not notify the submitter; the caller does that
+// after the commit, by Saved. Returns [broker.ErrUnsupported] if the store is not in the database
+// of the transaction, and errors of the store.
 func (w *Writer) Save(ctx context.Context, store resultstore.ResultStore, rec resultstore.Record) error {
 	saver, ok := capability.As[resultstore.TxSaver](store)
 	if !ok {
@@ -69,8 +72,8 @@ func (w *Writer) Save(ctx context.Context, store resultstore.ResultStore, rec re
 	return err
 }
 
-// Workflow returns a copy of c whose senders write in the transaction. The tasks are reported as
-// sent by Committed.
+// Workflow returns a copy of c whose senders publish and gather in the transaction. Hooks and Sent
+// learn the outcome from Committed or RolledBack.
 func (w *Writer) Workflow(c *workflow.Config) *workflow.Config {
 	in := *c
 	in.Broker = publisher{c.Broker, w.T}
@@ -102,8 +105,8 @@ type publisher struct {
 // Unwrap returns the Broker, for [capability.As].
 func (p publisher) Unwrap() any { return p.Broker }
 
-// PublishBatch implements [broker.BatchPublisher]. A message that the Broker refuses does not
-// prevent the others.
+// PublishBatch implements [broker.BatchPublisher] in the transaction. A message that the Broker
+// refuses does not prevent the others: the error is then a [broker.BatchError].
 func (p publisher) PublishBatch(ctx context.Context, ms []broker.Outgoing) error {
 	b, ok := capability.As[broker.TxPublisher](p.Broker)
 	if !ok {
@@ -127,12 +130,12 @@ type gatherer struct {
 	t tx.Tx
 }
 
-// Arrive implements [resultstore.Gatherer].
+// Arrive implements [resultstore.Gatherer]: it reports the end of a member in the transaction.
 func (g gatherer) Arrive(ctx context.Context, a resultstore.Arrival) (resultstore.Gathered, error) {
 	return g.g.ArriveTx(ctx, g.t, a)
 }
 
-// Members implements [resultstore.Gatherer].
+// Members implements [resultstore.Gatherer]: it reads members in the transaction.
 func (g gatherer) Members(ctx context.Context, group task.ID, from, limit int) ([]resultstore.Record, error) {
 	return g.g.MembersTx(ctx, g.t, group, from, limit)
 }

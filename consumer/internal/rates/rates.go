@@ -48,7 +48,7 @@ type Run interface {
 	PutBack(at time.Time)
 }
 
-// Queue is a queue whose tasks wait here.
+// Queue is a queue of the broker whose tasks wait in [Rates].
 type Queue struct {
 	// Open reports whether tasks of the queue may start at all.
 	Open func() bool
@@ -119,16 +119,19 @@ func (rs *Rates) Override(name, limit string) {
 	}
 }
 
-// Admit reports whether the rate limit of the task lets r start now. declared is the limit in its
-// metadata. It takes rs.mu, but not while it waits.
+// Admit reports whether the rate limit of the task lets r start now. name is the name of the task,
+// and declared the limit in its metadata. It takes rs.mu, but not while it waits. The first case
+// that applies counts:
 //
-//   - There is no limit, or a token is free: it returns true.
+//   - declared is empty and Override was never called: it returns true.
 //   - Close was called, or the queue is not open: it gives r back and returns false.
-//   - Otherwise it sets r aside and returns false. If the queue then has too many tasks set aside,
-//     the one of this name with the latest start time is put back to the broker.
-//   - If the queue can set no task aside, it blocks until the start time and returns true. If that
-//     is more than a second away, it puts r back at once and returns false. A GiveBack or Close
-//     ends the wait: Admit gives r back and returns false.
+//   - There is no limit, or a token is free: it returns true.
+//   - The queue may set tasks aside: it sets r aside and returns false. If the queue then has too
+//     many tasks set aside, the one of this name with the latest start time is put back to the
+//     broker.
+//   - The start time is more than a second away: it puts r back at once and returns false.
+//   - Otherwise it blocks until the start time and returns true. A GiveBack or Close ends the wait:
+//     Admit gives r back and returns false.
 //
 // If Admit returns false, it owns r: it starts r at its start time, or has given it to the broker.
 func (rs *Rates) Admit(r Run, q *Queue, name, declared string) bool {
@@ -227,8 +230,8 @@ func (rs *Rates) GiveBack(q *Queue) {
 }
 
 // Close gives back all waiting tasks, see GiveBack, and stops the timers. Later calls of Admit for
-// tasks with a limit give their task back too. It takes rs.mu and does not wait for the given back
-// tasks.
+// tasks with a limit give their task back too. It takes rs.mu and does not wait until the tasks are
+// given back.
 func (rs *Rates) Close() {
 	rs.mu.Lock()
 	rs.closed = true

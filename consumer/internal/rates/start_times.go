@@ -12,7 +12,8 @@ import (
 
 // plan returns a waiter for r with its start time. It does not add it to the waiting tasks. wait is
 // the time until there is a token for r; 0 or less: now. A task that was put back keeps its start
-// time and competes only with waiting tasks of earlier ones. Call it with Rates.mu held.
+// time and waits only behind waiting tasks with an earlier or the same start time. Call it with
+// Rates.mu held.
 func (b *bucket) plan(r Run, q *Queue, now time.Time) (w *waiter, wait time.Duration) {
 	at := r.StartTime()
 	if at.IsZero() {
@@ -157,9 +158,9 @@ func (rs *Rates) reschedule(b *bucket) {
 }
 
 // startDue removes the tasks that are due and have a token from b.waiting and starts them; without
-// a limiter it starts all. It gives back the tasks that it meets and that the broker has taken
-// back. It returns the time until the next task may start, or 0 if no task waits. Call it with
-// Rates.mu held.
+// a limiter it starts all. Waiting tasks before them that the broker has taken back are removed
+// too, and given back. It returns the time until the next task may start, or 0 if no task waits.
+// Call it with Rates.mu held.
 func (b *bucket) startDue() time.Duration {
 	for len(b.waiting) > 0 {
 		w := b.waiting[0]

@@ -31,6 +31,8 @@ func (a *Admissions) Ask(ctx context.Context, r *task.Request, functions []middl
 	return nil
 }
 
+// call calls admit and returns its results. A panic of admit becomes the error, a
+// [*task.PanicError].
 func call(ctx context.Context, r *task.Request, admit middleware.Admit) (release func(), err error) {
 	defer guard.Recover(&err)
 	return admit(ctx, r)

@@ -15,6 +15,7 @@ type Leases struct {
 	current map[<-chan struct{}]*lease
 }
 
+// lease is the context for one Lost channel, with the number of its uses.
 type lease struct {
 	ctx  context.Context
 	end  context.CancelCauseFunc

@@ -6,9 +6,9 @@ import (
 	"sync"
 )
 
-// Registry holds the runs whose handler has not returned. It has several shards, since every run
-// changes it twice; the worker number selects the shard. The zero value is ready for use. Safe for
-// concurrent use.
+// Registry holds the runs whose handler has not returned. It has several shards, each with its own
+// lock, since every run changes it twice; the worker number selects the shard. The zero value is
+// ready for use. Safe for concurrent use.
 type Registry[R comparable] struct {
 	shards [8]struct {
 		mu   sync.Mutex

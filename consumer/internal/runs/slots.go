@@ -36,9 +36,9 @@ func (s *Slots) tryTake() bool {
 	}
 }
 
-// Acquire blocks until it has taken a slot or ctx has ended. It reports whether it took a slot; one
-// that it gets while ctx ends may be released again. Waiting goroutines get slots in the order of
-// their calls. It takes s.mu, but not while it waits.
+// Acquire blocks until it has taken a slot or ctx has ended. It reports whether it took a slot. If
+// it gets a slot while ctx ends, it may release that slot again and return false. Waiting
+// goroutines get slots in the order of their calls. It takes s.mu, but not while it waits.
 func (s *Slots) Acquire(ctx context.Context) bool {
 	// first, so that a Release from now on grants its slot to a waiter
 	s.waiting.Add(1)
@@ -66,7 +66,7 @@ func (s *Slots) Acquire(ctx context.Context) bool {
 }
 
 // Release frees a slot. If goroutines wait, it then calls grant, which gives free slots to them in
-// order; only then it takes s.mu.
+// order. It takes s.mu only if goroutines wait.
 func (s *Slots) Release() {
 	s.used.Add(-1)
 	if s.waiting.Load() > 0 {

@@ -7,10 +7,10 @@ import (
 	"github.com/swarmiji/swarmiji/consumer/internal/intake"
 )
 
-// Apply pauses or resumes a queue as the settings say, and limits its workers, if it has some of
-// its own (else nil). It logs a change with log. Before the queue is open it only notes that it is
-// paused. Returns the error of the broker; that the queue has ended is none. If s is nil, it does
-// nothing.
+// Apply pauses or resumes the queue in as the settings say, and logs a change with log. It also
+// limits the number of workers of own, which is nil if the queue shares its workers. Before the
+// queue is open it only notes the pause in it. Returns the error of the broker. If the queue has
+// ended, or s is nil, it returns nil.
 func (s *Steer) Apply(name string, in *intake.Queue, own *intake.Workers, log func(slog.Level, string, ...slog.Attr)) error {
 	if s == nil {
 		return nil

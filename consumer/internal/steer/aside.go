@@ -19,11 +19,12 @@ import (
 // may have found the queue empty already. So each consumer that has moved messages stores the
 // setting again when it learns of the end.
 
-// aside is a queue with a task whose messages were moved.
+// aside names a queue and a task whose messages were moved out of that queue.
 type aside struct{ queue, name string }
 
-// Moving stores that messages of a task are moved out of a queue, once for each pause. Call it
-// before a message is moved. Returns the error of the store.
+// Moving stores the setting that messages of a task are moved out of a queue, unless it has done so
+// during this pause. Call it before a message is moved. Returns the error of the store. It takes
+// s.mu, but not during the call of the store.
 func (s *Steer) Moving(ctx context.Context, queue, name string) error {
 	since, _ := pausedSince(s.state.Load(), name, time.Now())
 	a := aside{queue, name}
@@ -43,9 +44,9 @@ func (s *Steer) Moving(ctx context.Context, queue, name string) error {
 	return nil
 }
 
-// Moved must be called after a message was moved, and after a move back has failed: the message is
-// in the queue of moved messages again. If the pause has ended meanwhile, it wakes Run, which
-// stores again that the queue has messages.
+// Moved notes that messages of a task are in the queue of moved messages. Call it after a message
+// was moved there, and after a move back has failed. If the pause has ended meanwhile, it wakes
+// Run, which stores the setting of Moving again. It takes s.mu.
 func (s *Steer) Moved(queue, name string) {
 	s.mu.Lock()
 	s.moved[aside{queue, name}] = true
@@ -55,15 +56,17 @@ func (s *Steer) Moved(queue, name string) {
 	}
 }
 
-// touch stores the setting of a, with a new revision.
+// touch stores the setting that messages of a were moved, with a new revision. It returns the error
+// of the store.
 func (s *Steer) touch(ctx context.Context, a aside) error {
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
 	return settings.AsideOf(a.queue, a.name).Set(ctx, s.cfg.Store, settings.Aside{At: time.Now().UTC()})
 }
 
-// touchMoved stores the settings of the tasks whose messages this consumer has moved and whose
-// pause has ended. After an error it tries again at the next call.
+// touchMoved stores the setting of Moving again for each task whose messages this consumer has
+// moved and whose pause has ended. After an error, which it logs, the next call stores that
+// setting. It takes s.mu, but not during the calls of the store.
 func (s *Steer) touchMoved(ctx context.Context) {
 	s.mu.Lock()
 	var over []aside
@@ -87,8 +90,8 @@ func (s *Steer) touchMoved(ctx context.Context) {
 	}
 }
 
-// Asides returns the tasks whose messages were moved out of a queue and whose pause has ended, with
-// the revisions of the settings.
+// Asides returns the tasks whose messages were moved out of a queue and whose pause has ended. The
+// map holds the revisions of their settings by the names of the tasks.
 func (s *Steer) Asides(queue string) map[string]uint64 {
 	state := s.state.Load()
 	var all map[string]uint64
@@ -106,8 +109,9 @@ func (s *Steer) Asides(queue string) map[string]uint64 {
 }
 
 // emptied deletes the setting that messages of a task were moved out of a queue, if it still has
-// this revision. It does nothing if a call of Moved waits for Run: messages that this consumer held
-// may be in the queue again. Call it after the queue was found empty.
+// this revision. It does nothing if Moved was called after Run last looked: messages that this
+// consumer held may be in the queue again. Call it after the queue of moved messages was found
+// empty. It takes s.mu, but not during the call of the store.
 //
 // Returns the error of the store; another revision is not an error.
 func (s *Steer) emptied(ctx context.Context, queue, name string, revision uint64) error {

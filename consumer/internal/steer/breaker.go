@@ -46,7 +46,8 @@ type window struct {
 	count  int // of failures
 }
 
-// add adds a result to a window of the given size and returns the number of failures in it.
+// add adds a result and returns the number of failures among the last size results. size is the
+// same at each call.
 func (w *window) add(failed bool, size int) int {
 	switch {
 	case len(w.failed) < size:
@@ -65,8 +66,8 @@ func (w *window) add(failed bool, size int) int {
 }
 
 // Ended counts the end of an attempt that started at the given time, for the breakers of its queue
-// and its name. why is the text of its error. It does not block: breakers are stored on other
-// goroutines.
+// and its name. why is the text of its error. It may trip or reset a breaker, see count. It does
+// not block: the changes of breakers are stored on other goroutines. It takes s.mu.
 func (s *Steer) Ended(queue, name string, started time.Time, failed bool, why string) {
 	state := s.state.Load()
 	b := s.cfg.Queue(queue)
@@ -79,8 +80,15 @@ func (s *Steer) Ended(queue, name string, started time.Time, failed bool, why st
 	}
 }
 
-// count counts the end of an attempt for one breaker. have is its stored state, if it has tripped.
-// An attempt from before the end of the pause says nothing: it does not change a tripped breaker.
+// count counts the end of an attempt for the breaker with key k. tripped reports whether a stored
+// state have of it exists. The changes that it makes are stored by another goroutine. It takes
+// s.mu.
+//
+//   - The breaker has not tripped: it trips if b.Failures of the last b.Of attempts have failed.
+//   - It has tripped, and the attempt started after the pause: a failure trips it again, a success
+//     resets it.
+//   - The attempt started before the end of the pause, or a change of this breaker is being stored:
+//     it does nothing.
 func (s *Steer) count(k settings.Key[settings.Breaker], b Breaker, have *settings.Breaker, tripped bool, started time.Time, failed bool, why string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -104,8 +112,9 @@ func (s *Steer) count(k settings.Key[settings.Breaker], b Breaker, have *setting
 	}
 }
 
-// store runs change on another goroutine, within storeTimeout, and logs its error. Until it has
-// ended, further attempts do not count. Call it with s.mu held.
+// store runs change, which stores a breaker, on another goroutine, within storeTimeout, and logs
+// its error. Until change has ended, attempts do not count for this breaker. Call it with s.mu
+// held.
 func (s *Steer) store(k settings.Key[settings.Breaker], change func(context.Context) error) {
 	s.writing[k.String()] = true
 	s.cfg.Go(func() {
@@ -124,8 +133,9 @@ func (s *Steer) store(k settings.Key[settings.Breaker], change func(context.Cont
 // errPaused says that another consumer has stored the pause.
 var errPaused = errors.New("paused already")
 
-// trip stores the pause of a breaker: the first one, or twice the last one. If another consumer has
-// stored it, trip does nothing.
+// trip stores and logs the pause of a breaker: the first one, or twice the last one, up to
+// MaxPause. If a stored pause lasts at this moment, it does nothing and returns nil. Returns the
+// error of the store.
 func (s *Steer) trip(ctx context.Context, k settings.Key[settings.Breaker], b Breaker, why string) error {
 	var stored settings.Breaker
 	err := k.Update(ctx, s.cfg.Store, func(v *settings.Breaker, found bool) error {
@@ -153,8 +163,9 @@ func (s *Steer) trip(ctx context.Context, k settings.Key[settings.Breaker], b Br
 	return err
 }
 
-// reset removes a tripped breaker after an attempt that started at the given time has succeeded,
-// unless it has tripped again after that.
+// reset deletes the state of a tripped breaker and logs that. started is the start of the attempt
+// that has succeeded. If the stored pause ends after started, because the breaker has tripped
+// again, it does nothing. Returns the error of the store.
 func (s *Steer) reset(ctx context.Context, k settings.Key[settings.Breaker], started time.Time) error {
 	found, err := k.RemoveIf(ctx, s.cfg.Store, func(v *settings.Breaker) bool { return !started.Before(v.Until) })
 	if found {

@@ -17,10 +17,11 @@ const (
 	emptyLooks = 3
 )
 
-// Empty opens the queue in, which moves the messages of a task that is no longer paused back. It
-// blocks until that queue is empty for all consumers, the task is paused again, or ctx ends. At the
-// end it calls leave to close the queue, and deletes the setting if the queue is empty. source is
-// the name of in. Without an inspector only ctx or a pause ends it. Returns the first error.
+// Empty opens the queue in, whose tasks move the messages of a task that is no longer paused back
+// to queue. It blocks until in is empty for all consumers, the task is paused again, or ctx ends.
+// At the end it calls leave, which must close in, and deletes the setting of Moving if in is empty.
+// source is the name of in. Without an inspector it cannot see that in is empty. Returns the first
+// error.
 func (s *Steer) Empty(ctx context.Context, queue, name, source string, in *intake.Queue, failed chan<- error, inspector broker.Inspector, leave func(*intake.Workers) error) error {
 	if err := in.Open(ctx); err != nil {
 		return err
@@ -36,9 +37,9 @@ func (s *Steer) Empty(ctx context.Context, queue, name, source string, in *intak
 	return s.emptied(context.WithoutCancel(ctx), queue, name, revision)
 }
 
-// awaitEmpty blocks until the queue was empty at emptyLooks looks in a row. It returns the revision
-// of the setting from before the first of them. empty is false if the task is paused again, the
-// setting is gone, or ctx ends.
+// awaitEmpty blocks until the queue source was empty at emptyLooks reads of its length in a row,
+// without a change of the setting of Moving. It then returns the revision of that setting and true.
+// empty is false if the task is paused again, the setting was deleted, or ctx ends.
 func (s *Steer) awaitEmpty(ctx context.Context, queue, name, source string, inspector broker.Inspector) (revision uint64, empty bool) {
 	looks := 0
 	for wake.Sleep(ctx, asideLook) {

@@ -20,8 +20,10 @@ type Server interface {
 	Leave(name string) error
 }
 
-// FollowGroup makes q serve the queues of the program and of its group. Returns its errors, joined.
-// Without a group it does nothing. One call at a time.
+// FollowGroup makes q serve the queues of the program and of the group, without those that the
+// group has removed. It calls Serve for a missing queue, and for a new number of workers. It calls
+// Leave for a consumed queue that is no longer wanted. Returns the errors of q, joined. Without a
+// group it does nothing. One call at a time.
 func (s *Steer) FollowGroup(q Server) error {
 	if s.cfg.Group == "" {
 		return nil

@@ -9,19 +9,20 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// Limits decides whether a task may start now by the stored limits of its queue and its name. It
-// implements [middleware.Admit].
+// Limits acquires the permits of a task by the stored limits of its queue and its name. It
+// implements [middleware.Admit], see [limit.Admit]: a task without a permit is delayed, without a
+// count of an attempt.
 func (s *Steer) Limits(ctx context.Context, r *task.Request) (release func(), err error) {
 	return s.limits(ctx, r)
 }
 
-// Probes lets one task at a time start while a breaker of its queue or its name is probed. It
-// implements [middleware.Admit].
+// Probes lets one task at a time start in this process after the pause of a tripped breaker of its
+// queue or its name. It implements [middleware.Admit], and delays the other tasks as Limits does.
 func (s *Steer) Probes(ctx context.Context, r *task.Request) (release func(), err error) {
 	return s.probes(ctx, r)
 }
 
-// permits returns the permits that a task needs by the stored limits.
+// permits returns the permits that a task needs by the stored limits of its queue and its name.
 func (s *Steer) permits(r *task.Request) []limit.Permit {
 	state := s.state.Load()
 	var ps []limit.Permit
@@ -34,8 +35,8 @@ func (s *Steer) permits(r *task.Request) []limit.Permit {
 	return ps
 }
 
-// appendPermit appends the permit of a limit. An invalid or empty limit, of another version, is
-// ignored.
+// appendPermit appends the permit of the limit l to ps and returns the result. It ignores an empty
+// limit, and an invalid one that another version may have stored.
 func appendPermit(ps []limit.Permit, key string, l *settings.Limit) []limit.Permit {
 	if settings.CheckLimit(l) != nil || l.Rate == "" && l.Concurrency == 0 {
 		return ps
@@ -47,7 +48,8 @@ func appendPermit(ps []limit.Permit, key string, l *settings.Limit) []limit.Perm
 	return append(ps, limit.Permit{Key: key, Max: l.Concurrency, Rate: n, Per: per})
 }
 
-// probesOf returns the permits that a task needs while its breakers are probed.
+// probesOf returns a permit for one task at a time for each tripped breaker of r whose pause is
+// over. The breakers of r are those of its queue and its name.
 func (s *Steer) probesOf(r *task.Request) []limit.Permit {
 	state, now := s.state.Load(), time.Now()
 	var ps []limit.Permit

@@ -54,7 +54,8 @@ type Steer struct {
 	workers map[string]int // of the queues of the group; only for FollowGroup
 }
 
-// New returns a Steer. It does no I/O and starts nothing.
+// New returns a Steer. Without a Limiter, limits apply to this process. It does no I/O and starts
+// nothing. Returns the errors of [limit.Admit].
 func New(c Config) (*Steer, error) {
 	if c.Limiter == nil {
 		c.Limiter = limit.NewMemory()
@@ -75,7 +76,8 @@ func New(c Config) (*Steer, error) {
 
 // Load starts a goroutine that follows the settings until ctx ends, and blocks until it has read
 // them for the first time. Returns the cause of ctx if that ends first. Call stop at the end, after
-// an error as well: it waits for the goroutine. That the settings cannot be read is logged.
+// an error as well: it ends the goroutine and waits for it. That the settings cannot be read is
+// logged.
 func (s *Steer) Load(ctx context.Context) (stop func(), err error) {
 	following, cancel := context.WithCancel(ctx)
 	ended := make(chan struct{})
@@ -97,8 +99,8 @@ func (s *Steer) Load(ctx context.Context) (stop func(), err error) {
 	}
 }
 
-// apply stores the state that the values describe and wakes Run. Values that cannot be read are
-// logged, each time that the state changes.
+// apply makes values the present settings and wakes Run. The first call ends the wait of Load.
+// Values that cannot be read are ignored and logged, at each call.
 func (s *Steer) apply(values []settings.Value) {
 	state := settings.Read(values)
 	for _, key := range state.Bad {
@@ -113,8 +115,8 @@ func (s *Steer) apply(values []settings.Value) {
 	s.again.Notify()
 }
 
-// Run calls Config.Changed after each change of the settings, and when a pause ends, until ctx
-// ends. It blocks until then. Call it after Load.
+// Run calls touchMoved and then Config.Changed after each change of the settings, and when a pause
+// ends. It blocks until ctx ends. Call it after Load.
 func (s *Steer) Run(ctx context.Context) {
 	for {
 		if !s.again.Wait(ctx, s.untilNext(time.Now())) {
@@ -135,7 +137,8 @@ func (s *Steer) Wake() {
 // maxWait is the longest time without a call of Config.Changed.
 const maxWait = time.Hour
 
-// untilNext returns the time from now until the next pause ends.
+// untilNext returns the time from now until the next pause of a queue, a task or a breaker ends, at
+// most maxWait.
 func (s *Steer) untilNext(now time.Time) time.Duration {
 	next := now.Add(maxWait)
 	sooner := func(at time.Time) {
@@ -159,7 +162,8 @@ func (s *Steer) untilNext(now time.Time) time.Duration {
 	return next.Sub(now) + time.Millisecond // not before the end by another clock reading
 }
 
-// QueuePaused reports whether the pause of a queue is set, and whether its breaker has tripped.
+// QueuePaused reports whether a stored pause of the queue lasts now, and whether a pause of its
+// breaker does.
 func (s *Steer) QueuePaused(name string) (stored, tripped bool) {
 	state, now := s.state.Load(), time.Now()
 	p, set := state.QueuePauses[name]
@@ -167,7 +171,8 @@ func (s *Steer) QueuePaused(name string) (stored, tripped bool) {
 	return set && p.Active(now), broken && now.Before(b.Until)
 }
 
-// TaskPaused reports whether tasks with this name are paused, by an operator or a breaker.
+// TaskPaused reports whether tasks with this name are paused now, by a stored pause or by a
+// breaker.
 func (s *Steer) TaskPaused(name string) bool {
 	state := s.state.Load()
 	if len(state.TaskPauses) == 0 && len(state.TaskBreakers) == 0 {
@@ -177,7 +182,8 @@ func (s *Steer) TaskPaused(name string) bool {
 	return paused
 }
 
-// pausedSince returns when the pause of a task was set. paused reports whether it lasts at now.
+// pausedSince returns when the pause of a task was stored. paused reports whether it lasts at now;
+// if not, ignore since.
 func pausedSince(state *settings.State, name string, now time.Time) (since time.Time, paused bool) {
 	if p, set := state.TaskPauses[name]; set && p.Active(now) {
 		return p.At, true
@@ -186,8 +192,9 @@ func pausedSince(state *settings.State, name string, now time.Time) (since time.
 	return b.At, set && now.Before(b.Until)
 }
 
-// MaxWorkers returns the largest number of workers that a queue may have in this process; 0: no
-// limit. While its breaker lets single tasks through it is 1.
+// MaxWorkers returns the largest number of workers that a queue may have in this process: the
+// stored limit of its concurrency; 0: no limit. It is 1 from when the breaker of the queue trips
+// until a success resets it.
 func (s *Steer) MaxWorkers(queue string) int {
 	state := s.state.Load()
 	if _, broken := state.QueueBreakers[queue]; broken {

@@ -25,9 +25,10 @@ func NextOf(e *task.Envelope) *Next {
 	return next
 }
 
-// SetDelay sets e.Meta.NotBefore to d from now, rounded up to milliseconds, and returns that time.
-// For d <= 0 it unsets NotBefore and returns zero. The caller also gives the time to the broker; a
-// broker that cannot delay for so long delivers earlier, and the next consumer reads NotBefore.
+// SetDelay sets e.Meta.NotBefore to the time d from now, rounded up to milliseconds, and returns
+// that time. For d <= 0 it unsets NotBefore and returns the zero time. The caller also gives the
+// time to the broker; a broker that cannot delay for so long delivers earlier, and the next
+// consumer reads NotBefore.
 func (e *Next) SetDelay(d time.Duration) time.Time {
 	if d <= 0 {
 		e.Meta.NotBefore = task.Opt[time.Time]{}

@@ -38,14 +38,15 @@ type Waker struct {
 	rules []revoke.Selector
 }
 
-// New returns a Waker over store. selects reports whether one of the rules matches the task of a
-// deferral, by its stored state. failed is called with the first error of a series.
+// New returns a Waker over store. It starts nothing. selects reports whether one of the rules
+// matches the task of a deferral, by its stored state. Watch calls failed with the first error of a
+// series.
 func New(store deferral.Waker, selects func(queue string, state []byte, rules []revoke.Selector) bool, failed func(context.Context, error)) *Waker {
 	return &Waker{store: store, selects: selects, failed: failed, added: wake.New()}
 }
 
-// Add queues v for Watch. Above maxPending it drops the ids or the selector. It does nothing if w
-// is nil. It takes w.mu and does not block.
+// Add queues the ids and the selector of v for Watch, and wakes it. Above maxPending it drops the
+// ids or the selector. It does nothing if w is nil. It takes w.mu and does not block.
 func (w *Waker) Add(v revoke.Revocation) {
 	if w == nil {
 		return
@@ -62,9 +63,8 @@ func (w *Waker) Add(v revoke.Revocation) {
 }
 
 // Watch wakes the deferrals of revoked tasks in the queues that queues returns, at once and after
-// each Add. It blocks
-// until ctx ends. After an error it waits and tries again. It needs its own goroutine, since it may
-// read many deferrals.
+// each Add. It blocks until ctx ends. After an error it waits and tries again. It needs its own
+// goroutine, since it may read many deferrals.
 func (w *Waker) Watch(ctx context.Context, queues func() []string) {
 	var gap task.Backoff
 	for failures := 0; ; {

@@ -8,8 +8,8 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// Counts passes on the counts of groups after arrivals: at most once a second for each group, and
-// those of the complete group. The zero value is ready for use. Safe for concurrent use.
+// Counts limits how often the counts of groups are sent: at most once a second for each group, and
+// always those of a complete group. The zero value is ready for use. Safe for concurrent use.
 type Counts struct {
 	mu   sync.Mutex
 	sent map[task.ID]time.Time
@@ -19,7 +19,8 @@ type Counts struct {
 // some counts are sent earlier.
 const maxCounted = 10_000
 
-// due reports whether the counts g of a group may be sent now, and keeps the time.
+// due reports whether the counts g of a group may be sent now: the group is complete, or none were
+// sent for it within a second. If so, it stores the time of this call. It takes c.mu.
 func (c *Counts) due(group task.ID, g *resultstore.Gathered) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -113,8 +113,10 @@ func (f *Sender) sendFollowers(e *task.Envelope, g resultstore.Gathered) {
 // groupError is an error that fails a group. Repeating does not help.
 type groupError struct{ cause error }
 
+// Error returns the text of the cause.
 func (e *groupError) Error() string { return e.cause.Error() }
 
+// Unwrap returns the cause.
 func (e *groupError) Unwrap() error { return e.cause }
 
 // results reads the results of the members of e's group. It returns them as the argument of the
@@ -201,6 +203,7 @@ type memberFailure struct {
 	state task.State // the state of the tasks that do not run
 }
 
+// Error returns the text of the member's error.
 func (e *memberFailure) Error() string { return e.cause.Error() }
 
 // memberError returns the error of a group that fails because of the member with this record.

@@ -15,8 +15,8 @@ import (
 )
 
 // flush publishes the added successors and those that are added meanwhile, such as the error tasks
-// of a failed one. It blocks until each is confirmed or has failed. If Run.Step gives a step up, it
-// sets f.stopped and returns; the other successors are not sent.
+// of a successor that could not be sent. It blocks until each is confirmed or has failed. If
+// Run.Step gives a step up, it sets f.stopped and returns; the other successors are not sent.
 func (f *Sender) flush() {
 	for len(f.outs) > 0 && !f.stopped {
 		outs := f.outs
@@ -95,9 +95,10 @@ func (f *Sender) publish(outs []outgoing) {
 }
 
 // encode removes the next successors from outs, until their messages have publishBytes, and returns
-// them with these messages, in the same order. Each message gets a new copy name. It adds
-// successors that cannot be encoded to failures and tells their hooks. If the broker can delay
-// messages, each message has its earliest delivery; otherwise its consumer waits.
+// them with these messages, in the same order. Each gets a new random Envelope.Copy, which
+// distinguishes the messages of one task. It adds successors that cannot be encoded to failures and
+// tells their hooks. If the broker can delay messages, each message has its earliest delivery;
+// otherwise its consumer waits.
 func (f *Sender) encode(outs *[]outgoing, failures *[]unfit) (sent []outgoing, messages []broker.Outgoing) {
 	c := f.c
 	_, delays := capability.As[broker.Delayer](c.Broker)

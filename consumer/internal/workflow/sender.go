@@ -77,7 +77,8 @@ func (f *Sender) handleFailure(parent *task.Envelope, end ending) {
 	f.reportMember(parent, end)
 }
 
-// thenLabel returns the label of the successor with index i, from which its id is derived.
+// thenLabel returns the label of the successor with index i. The id of the successor is derived
+// from it.
 func thenLabel(i int) string { return "then" + strconv.Itoa(i) }
 
 // failureOf returns the failure of the task id as error tasks and handlers of groups receive it.
@@ -86,7 +87,7 @@ func failureOf(id task.ID, cause *task.RemoteError) task.Failure {
 }
 
 // membershipOf returns the membership of the task in its group: group, index, size and following
-// task. It returns nil if no task follows the group.
+// task. It returns nil if the task is in no group, or no task follows the group.
 func membershipOf(e *task.Envelope) *task.Membership {
 	if e.Chord == nil {
 		return nil
@@ -94,9 +95,9 @@ func membershipOf(e *task.Envelope) *task.Membership {
 	return &task.Membership{Group: e.Group, Index: e.GroupIndex, Size: e.GroupSize, Chord: e.Chord}
 }
 
-// add adds a successor to those to send. If there are publishAtOnce then, it publishes all of them
-// and blocks until that is done. A successor that cannot be sent (s.Err) counts as a failed task.
-// It returns false after a step was given up (f.stopped): then add no more.
+// add adds a successor to those to send. When publishAtOnce have been added, it publishes all of
+// them and blocks until that is done. A successor that cannot be sent (s.Err) counts as a failed
+// task. It returns false after a step was given up (f.stopped): then add no more.
 func (f *Sender) add(s wire.Successor) bool {
 	if s.Err != nil {
 		f.failUnsent(s.Envelope, s.Err)

@@ -114,8 +114,8 @@ func (f *Sender) save(id task.ID, name string, from *task.Envelope, meta *task.M
 	}
 }
 
-// Accepted returns err, the error of a Save. Returns nil if the store refused the record: because
-// it has a newer one, because the record is malformed, or because the submitter is gone.
+// Accepted returns err, the error of a Save, unless the store refused the record for good. It then
+// returns nil: the store has a newer record, the record is malformed, or the submitter is gone.
 func Accepted(err error) error {
 	if errors.Is(err, resultstore.ErrStale) || errors.Is(err, resultstore.ErrUnreachable) || errors.Is(err, resultstore.ErrMalformed) {
 		return nil

@@ -102,9 +102,15 @@ func (p *postgres) acquire(ctx, life context.Context) (*pgxpool.Conn, error) {
 	}
 	pool := p.pool
 	p.mu.Unlock()
-	waiting, cancel := context.WithCancel(ctx)
-	defer cancel()
-	defer context.AfterFunc(life, cancel)()
+	waiting := ctx
+	// With a free connection there is no wait that life could end. If another call takes it first, then
+	// this one waits for the next, and runs although life may have ended.
+	if pool.Stat().IdleConns() == 0 {
+		var cancel context.CancelFunc
+		waiting, cancel = context.WithCancel(ctx)
+		defer cancel()
+		defer context.AfterFunc(life, cancel)()
+	}
 	conn, err := pool.Acquire(waiting)
 	switch {
 	case err == nil:

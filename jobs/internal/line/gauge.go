@@ -11,9 +11,9 @@ import (
 // Gauge compares the weight of running jobs with a limit. All numbers are thousandths.
 type Gauge struct {
 	Limit   int64 // 0: no limit
-	Taken   int64
-	Strict  bool
-	Blocked bool // with Strict: a job did not fit
+	Taken   int64 // sum of the weights of the running jobs
+	Strict  bool  // a job that does not fit blocks all later jobs
+	Blocked bool  // with Strict: a job did not fit
 }
 
 // Fits reports whether a job of this weight may start now, without changing g. The first case that

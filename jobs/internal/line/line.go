@@ -14,14 +14,17 @@ import (
 type Line struct {
 	Queue string
 	Order jobstore.Order
-	By    time.Time
-	Find  func(ctx context.Context, q jobstore.Line, limit int) ([]jobstore.Row, error)
+	By    time.Time // the latest Due
+	// Find reads one page, as jobstore.Finder.Line does.
+	Find func(ctx context.Context, q jobstore.Line, limit int) ([]jobstore.Row, error)
 }
 
-// Each calls yield for the due QUEUED jobs in order. It ends when yield returns false, when no job
-// is left, or when wanted returns 0 or less. Before each page it calls wanted for the number of
-// wanted jobs. It also calls most; heavier jobs are then left out, and unset means any weight.
-// yield may keep its job. Returns the error of Find.
+// Each reads the due QUEUED jobs page by page and calls yield for each, in order. It ends when
+// yield returns false, when no job is left, or when wanted returns 0 or less. yield may keep its
+// job. Returns the error of Find.
+//
+// Before each page it calls wanted, which returns the largest number of jobs to read, and most,
+// which returns the largest weight of a job. Heavier jobs are left out; unset means any weight.
 func (l *Line) Each(ctx context.Context, most func() task.Opt[int64], wanted func() int, yield func(*jobstore.Row) bool) error {
 	var after *jobstore.Row
 	size := page.Size{Bytes: pageBytes, First: linePage, Most: LinePages}

@@ -51,8 +51,8 @@ func CheckGiven(data []byte) ([]byte, error) {
 	return data, nil
 }
 
-// LongerThan returns the FieldError for a field of n bytes that may have at most most bytes. It
-// checks nothing.
+// LongerThan returns the FieldError for a field of n bytes whose limit is most bytes. It compares
+// nothing.
 func LongerThan(field string, n, most int) error {
 	return &jobstore.FieldError{Field: field, Problem: tooLong, Detail: fmt.Sprintf("%d bytes, at most %d", n, most)}
 }
@@ -89,7 +89,8 @@ func Micros(t time.Time) time.Time {
 	return t.Round(0)
 }
 
-// Storable is Micros, but a time after the year 9999 becomes the last microsecond of that year.
+// Storable returns t as Micros does, in UTC and rounded up to microseconds. A time after the year
+// 9999 becomes the last microsecond of that year.
 func Storable(t time.Time) time.Time {
 	if last := time.Date(9999, 12, 31, 23, 59, 59, 999_999_000, time.UTC); t.After(last) {
 		return last
@@ -100,8 +101,9 @@ func Storable(t time.Time) time.Time {
 // InRange reports whether the year of t is in 0000 to 9999, so that a job may contain t.
 func InRange(t time.Time) bool { return t.Year() >= 0 && t.Year() <= 9999 }
 
-// Refusal returns the FieldError for a field whose text package when could not parse. err is that
-// error; the problem that it names becomes the Detail.
+// Refusal returns the FieldError, Malformed, for a field whose text could not be parsed. err is the
+// error of package when. The problem that err names becomes the Detail; for any other error the
+// Detail is empty.
 func Refusal(field string, err error) error {
 	var spec *when.SpecError
 	if errors.As(err, &spec) {

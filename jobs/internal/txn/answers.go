@@ -56,14 +56,15 @@ func (t *Step) DeleteEarly(ctx context.Context, name, key string) error {
 	return t.Tx.DeleteEarly(ctx, name, key)
 }
 
-// DeferralOf returns the open deferral of a name and a key, locked. A deferral is a task that
-// waits for an answer. If no such deferral is open, it returns the last one that is over, or nil,
-// without a lock. In a batch it returns a copy with the changes so far.
+// DeferralOf returns the open deferral of a name and a key, locked. A deferral is a task that waits
+// for an answer. If no such deferral is open, it returns the last one that is over, or nil, without
+// a lock. In a batch it returns a copy with the changes so far.
 //
-// Returns ErrLocks if a batch has not locked the open deferral. It notes the task of the deferral,
-// so that the transaction starts again and locks it. Returns nil if the deferral was deleted, or
-// has got another key, before its lock. Returns ErrHeld with t.Locks.hasty if another transaction
-// holds the open deferral.
+// Returns nil if the deferral was deleted, or has got another key, before its lock. With
+// t.Locks.hasty it returns ErrHeld if another transaction holds the open deferral, or if the
+// deferral was deleted. Returns ErrLocks if a batch has not locked the open deferral. It then notes
+// the task of the deferral, so that the transaction starts again and locks it. Returns errors of
+// the store.
 func (t *Step) DeferralOf(ctx context.Context, name, key string) (*jobstore.Deferral, error) {
 	if t.batch != nil {
 		for _, d := range t.batch.deferrals {
@@ -90,8 +91,9 @@ func (t *Step) DeferralOf(ctx context.Context, name, key string) (*jobstore.Defe
 	return &found[0], nil
 }
 
-// lockDeferrals locks the deferrals of tasks. With free it leaves out those that another
-// transaction has locked, if the store can tell. Returns errors of the store.
+// lockDeferrals locks the deferrals of tasks and returns them. Missing deferrals are left out. With
+// free it also leaves out deferrals that another transaction has locked. Without free, or if the
+// store is not a HastyLocker, it waits for these. Returns errors of the store.
 func (t *Step) lockDeferrals(ctx context.Context, free bool, tasks ...task.ID) ([]jobstore.Deferral, error) {
 	if l, ok := capability.As[jobstore.HastyLocker](t.Tx); ok && free {
 		return l.FreeDeferrals(ctx, tasks...)

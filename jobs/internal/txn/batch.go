@@ -32,9 +32,9 @@ type batch struct {
 // newBatch returns an empty batch with room for n jobs.
 func newBatch(n int) *batch { return &batch{jobs: make(map[jobstore.ID]*jobstore.Row, n)} }
 
-// readDeferrals locks the deferrals of tasks and stores them in b. Missing ones are left out, and
-// those that another transaction has locked, if the store can tell. It does nothing without tasks.
-// Returns the error of the store.
+// readDeferrals locks the deferrals of tasks and stores them in b. It leaves out missing deferrals,
+// and deferrals that another transaction has locked, if the store can tell. It does nothing without
+// tasks. Returns the error of the store.
 func (b *batch) readDeferrals(ctx context.Context, t *Step, tasks []task.ID) error {
 	if len(tasks) == 0 {
 		return nil
@@ -129,8 +129,8 @@ func (b *batch) writeAnswers(ctx context.Context, tx jobstore.Tx) error {
 	return tx.SaveDeferrals(ctx, slices.Collect(maps.Values(b.answered))...)
 }
 
-// read reports whether this batch has read the job or its absence. The stored row may then be
-// outdated: b.jobs contains the changed one. A nil batch has read nothing.
+// read reports whether this batch has read the job, or has found that it does not exist. The stored
+// row may then be outdated: b.jobs contains the present job. A nil batch has read nothing.
 func (b *batch) read(id jobstore.ID) bool {
 	if b == nil {
 		return false
@@ -170,9 +170,10 @@ func (b *batch) openJob(name, key string) *jobstore.Row {
 	return nil
 }
 
-// lastOver returns the newest job with this name and key that is over. last is the newest stored
-// one, or nil. Jobs of this batch count in their changed state. If the batch has read last itself,
-// its present state is returned, which is nil if the batch has deleted it.
+// lastOver returns the newest job with this name and key that is over, or nil. last is the newest
+// such job in the store, or nil. Jobs that this batch has read count as the changes so far have
+// left them. If the batch has read last itself, its present state is returned, which is nil if the
+// batch has deleted it.
 func (b *batch) lastOver(name, key string, last *jobstore.Row) *jobstore.Row {
 	for id, j := range b.jobs {
 		switch {

@@ -102,15 +102,15 @@ func (e *Engine) One(ctx context.Context, id jobstore.ID, fn func(ctx context.Co
 // Batch makes all changes in shared transactions and blocks until they are committed or refused.
 // Worker goroutines of the engine make the changes and call Then of each change that succeeded. A
 // change that returns ErrNeedsOwnTx gets a transaction of its own afterwards, in this goroutine
-// (runAlone). One refused change does not stop the others. Returns the errors of the changes,
-// joined; the error of a single change unchanged.
+// (runAlone). A refused change does not stop the others. Returns the errors of the changes, joined;
+// the error of a single change unchanged.
 //
-// A single change waits until ctx ends while another transaction holds its locks. Of several, the
-// held ones wait for heldTime when the others are done, and then get ErrHeld. Changes of one Key
-// stay in their order.
+// While another transaction holds the locks of a single change, the change waits until ctx ends. In
+// a call with several changes, such changes wait until the others are done, then for heldTime in
+// all, and then get ErrHeld. Changes with the same Key are made in their order.
 //
-// Returns ErrUnavailable if ctx ends first. Changes that have begun may then still take effect;
-// the others are dropped. It takes e.mu, but does not hold it while it waits.
+// Returns ErrUnavailable if ctx ends first. Changes that have begun may then still take effect; the
+// others are dropped. It takes e.mu, but does not hold it while it waits.
 func (e *Engine) Batch(ctx context.Context, changes ...*Change) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("%w: %w", jobstore.ErrUnavailable, context.Cause(ctx))
@@ -251,9 +251,9 @@ func (e *Engine) runBatch(batch []*Change) {
 // back, notes the missing locks of all changes (and deferrals to lock in task), and runs all
 // changes again. Returns ErrUnavailable if ctx ends between two tries. It blocks.
 //
-// It does not wait for a key that another transaction holds for long: that may be one of a caller
-// (CreateTx). Changes with keys get ErrNeedsOwnTx then, and the others run again. A change whose
-// job or deferral another transaction has locked gets it too.
+// It does not wait long for a key that another transaction holds, which may be a transaction of a
+// caller (CreateTx). All changes with keys then get ErrNeedsOwnTx, and the other changes run again.
+// A change whose job or deferral another transaction has locked also gets ErrNeedsOwnTx.
 func (e *Engine) runShared(ctx context.Context, changes []*Change) error {
 	err := e.tryShared(ctx, changes)
 	if !errors.Is(err, jobstore.ErrHeld) {
@@ -277,7 +277,8 @@ func (e *Engine) runShared(ctx context.Context, changes []*Change) error {
 	return err
 }
 
-// tryShared is runShared that returns ErrHeld for a held key.
+// tryShared makes the changes in one transaction, as runShared says. If another transaction holds a
+// key for long, it returns ErrHeld and has changed nothing; runShared then decides.
 func (e *Engine) tryShared(ctx context.Context, changes []*Change) error {
 	l := Locks{hasty: true, once: true}
 	if err := e.findJobs(ctx, changes, &l); err != nil {
@@ -427,7 +428,7 @@ func (c *Change) group() jobstore.Group {
 // batch have left. Do gets nil if no open job has the key. It returns the error of Do.
 //
 // Returns ErrNotFound if an earlier change has deleted a job selected by ID. Returns ErrNeedsOwnTx
-// if the job does not exist, or if another transaction has locked it: the others of the batch do
+// if the job does not exist, or if another transaction has locked it, so that the other changes do
 // not wait for it. Returns ErrLocks, for another try, if a job that is not locked has got the key
 // since findJobs read it; it then sets c.ID to that job.
 func (t *Step) apply(ctx context.Context, c *Change) error {

@@ -8,8 +8,8 @@ import (
 )
 
 // Free returns nil if the Key and the UniqueKey of j are free, or an error that names j and wraps a
-// KeyTakenError. Each must belong to no open job but j. No task may wait for the answer to the Key.
-// Call it with these keys locked.
+// KeyTakenError. A key is taken if an open job other than j has it. The Key is also taken if a task
+// waits for the answer to it. Returns errors of the store. Call it with these keys locked.
 func (t *Step) Free(ctx context.Context, j *jobstore.Row) error {
 	keys := j.Keys()
 	taken, err := t.Taken(ctx, j.ID, keys...)
@@ -60,7 +60,8 @@ func (t *Step) Taken(ctx context.Context, except jobstore.ID, keys ...jobstore.G
 }
 
 // FreeOfTasks returns nil if no task waits for the answer to this name and key (an open deferral),
-// or a KeyTakenError with the task. It does not look at jobs. Call it with the key locked.
+// or a KeyTakenError with the task. It does not look at jobs. Returns errors of the store. Call it
+// with the key locked.
 func (t *Step) FreeOfTasks(ctx context.Context, name, key string) error {
 	k := jobstore.Group{By: jobstore.ByKey, Name: name, Key: key}
 	tasks, err := t.Tx.OpenDeferrals(ctx, k)

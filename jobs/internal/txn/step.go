@@ -44,7 +44,7 @@ var pauses = task.Backoff{Base: 20 * time.Millisecond, Max: time.Second}
 //
 // While another transaction holds a lock of l, it tries again with pauses in which it has no
 // transaction. With l.once it returns ErrHeld instead. Returns ErrUnavailable if ctx ends between
-// two tries, which is ErrHeld if the last one found a held lock.
+// two tries; the error is ErrHeld if the last try found a held lock.
 func Do(ctx context.Context, store jobstore.Store, l *Locks, fn func(ctx context.Context, t *Step) error) error {
 	for held := 0; ; {
 		err := store.Update(ctx, func(ctx context.Context, tx jobstore.Tx) error {
@@ -67,8 +67,9 @@ func Do(ctx context.Context, store jobstore.Store, l *Locks, fn func(ctx context
 	}
 }
 
-// In runs fn once in the transaction tx, with the locks of l. Returns ErrLocks if locks are
-// missing.
+// In locks the names and rows of l in the transaction tx and then runs fn once. It neither commits
+// nor rolls back. Returns ErrLocks if locks are missing, any other error of fn, and errors of the
+// store.
 func In(ctx context.Context, tx jobstore.Tx, l *Locks, fn func(ctx context.Context, t *Step) error) error {
 	t := &Step{Tx: tx, Locks: l}
 	if err := t.begin(ctx); err != nil {
@@ -186,12 +187,12 @@ func (t *Step) FreeJobs(ctx context.Context, ids ...jobstore.ID) ([]jobstore.Row
 	return t.Tx.Jobs(ctx, ids...)
 }
 
-// Jobs locks jobs and returns those that exist, by id. It returns the same row for a job that t
-// has locked already. It blocks while other transactions hold a job.
+// Jobs locks jobs and returns those that exist, in a map by id. It returns the same row for a job
+// that t has locked already. It blocks while other transactions hold a job.
 //
 // Rows must be locked in the order of ids. If a job with a higher id is already locked, Jobs adds
-// all rows to t.Locks and returns ErrLocks. The transaction then starts again and locks all of
-// them first. Returns errors of the store.
+// all rows to t.Locks and returns ErrLocks. The transaction then starts again and locks all of them
+// first. Returns errors of the store.
 func (t *Step) Jobs(ctx context.Context, ids ...jobstore.ID) (map[jobstore.ID]*jobstore.Row, error) {
 	jobs := make(map[jobstore.ID]*jobstore.Row, len(ids))
 	var more []jobstore.ID

@@ -85,8 +85,8 @@ func (w *List) stillWaiting(g *group) {
 }
 
 // stopWaiting subtracts one from the number of waiting callers of g and of the list, and from
-// Config.Waiting. After the last one of g it removes g from the watcher. The goroutine of the
-// watcher runs on. Call it with w.mu held.
+// Config.Waiting. After the last waiting caller of g it removes g from the watcher. The goroutine
+// of the watcher keeps running. Call it with w.mu held.
 func (w *List) stopWaiting(g *group) {
 	w.c.Waiting.Add(-1)
 	l := &w.Watcher
@@ -141,8 +141,8 @@ type class struct {
 
 // dispatch wakes waiting groups for job names that may be due. For each name it makes one matching
 // group per class ready (makeReady): the group whose first caller has waited longest. It notes the
-// name in that group, so that serve can wake the next one. A group with maxNotified names causes a
-// probe of all groups instead. It reports whether any group matched. Call it with w.mu held.
+// name in that group, so that serve can wake the next group. A group with maxNotified names causes
+// a probe of all groups instead. It reports whether any group matched. Call it with w.mu held.
 func (l *watcher) dispatch(w *List, names map[string]bool) bool {
 	some := false
 	for name := range names {
