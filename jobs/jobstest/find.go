@@ -283,7 +283,7 @@ func findCases() []testCase {
 						return err
 					}
 					return other.Update(ctx, func(ctx context.Context, tx jobstore.Tx) error {
-						for _, q := range []Query{} {
+						for _, q := range []Query{{}, {Name: "a"}, {Name: "a", Key: "k"}, {Queue: "q"}, {Parent: 7}} {
 							if found, err := only(q.Find(ctx, tx)); err != nil || found.Run != 0 {
 								return fmt.Errorf("%+v: run %d, %w", q, found.Run, err)
 							}
