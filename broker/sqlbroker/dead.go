@@ -159,10 +159,7 @@ func (b *Broker) ScanDeadID(ctx context.Context, queue, id string, fn func(*brok
 func (b *Broker) show(ctx context.Context, q *queue, page []letter, fn func(*broker.Dead) broker.DeadAction) (from int64, more bool, err error) {
 	var remove [][]any
 	more = len(page) == deadPage
-	for i := range page {
-		if ctx.Err() != nil {
-			return from, false, errors.Join(context.Cause(ctx), b.dropDead(context.WithoutCancel(ctx), remove))
-		}
+	for i := 0; i < len(page) && ctx.Err() == nil; i++ {
 		from = page[i].seq
 		action := fn(&page[i].dead)
 		if action == broker.DeadRemove {
@@ -172,6 +169,9 @@ func (b *Broker) show(ctx context.Context, q *queue, page []letter, fn func(*bro
 			more = false
 			break
 		}
+	}
+	if ctx.Err() != nil {
+		return from, false, errors.Join(context.Cause(ctx), b.dropDead(context.WithoutCancel(ctx), remove))
 	}
 	return from, more, b.dropDead(ctx, remove)
 }

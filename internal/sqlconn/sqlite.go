@@ -343,9 +343,9 @@ func (c *liteConn) stmt(ctx context.Context, query string) (*sql.Stmt, error) {
 	return s, nil
 }
 
-// unnumbered returns the query with ? in place of $1, $2 and so on if each occurs once and in order.
-// Other queries are returned unchanged. For $1 the driver looks for an argument of that name at each
-// execution.
+// unnumbered returns the query with ? in place of $1, $2 and so on if each occurs once and in
+// order. Other queries are returned unchanged. For $1 the driver looks for an argument of that name
+// at each execution.
 func unnumbered(query string) string {
 	n, ordered := 0, true
 	text := parameter.ReplaceAllStringFunc(query, func(s string) string {

@@ -103,7 +103,7 @@ func (p *postgres) acquire(ctx, life context.Context) (*pgxpool.Conn, error) {
 	pool := p.pool
 	p.mu.Unlock()
 	waiting := ctx
-	// With a free connection there is no wait that life could end. If another call takes it first, then
+	// With a free connection there is no wait that life could end. If another call takes it first,
 	// this one waits for the next, and runs although life may have ended.
 	if pool.Stat().IdleConns() == 0 {
 		var cancel context.CancelFunc
