@@ -161,10 +161,10 @@ type Stats struct {
 	// queue was created unless the adapter documents another start.
 	DeadDropped int
 
-	// Oldest is since when the message waits that has waited longest. The time begins when the message
-	// is published, or when its delay ends. A message that a consumer gave back keeps its time or
-	// begins a new one. It is exact to a second, and in a long backlog to some percent of the age.
-	// Zero: none waits, or the broker does not know.
+	// Oldest is the time from which the oldest waiting message has waited: its publication, or the
+	// end of its delay. A message that a consumer gave back keeps its time or begins a new one. It
+	// is exact to a second, and in a long backlog to some percent of the age. Zero: no message
+	// waits, or the broker does not know the time.
 	Oldest time.Time
 }
 

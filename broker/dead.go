@@ -44,8 +44,8 @@ func (d Dead) Normalized() Dead {
 	return d
 }
 
-// cutText returns s cut to at most n bytes. It never cuts a character in two, and replaces invalid
-// UTF-8 by "?".
+// cutText returns s cut to at most n bytes, with each run of invalid UTF-8 replaced by "?". It
+// never cuts a character in two.
 func cutText(s string, n int) string {
 	if len(s) > n {
 		for i := n; i > n-utf8.UTFMax; i-- {
@@ -109,9 +109,9 @@ const (
 	DefaultDeadMax = 100_000
 )
 
-// AuditDead returns the sentence that an [Auditor] reports if the dead letters of a queue are full:
-// dead letters of at most most. Returns "" if they are not full, or if most is 0 or less, which
-// means no limit.
+// AuditDead returns the sentence that an [Auditor] reports if the dead letters of a queue are full.
+// dead is their number and most is their limit. Returns "" if dead is below most, or if most is 0
+// or less, which means no limit.
 func AuditDead(queue string, dead, most int) string {
 	if most <= 0 || dead < most {
 		return ""

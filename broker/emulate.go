@@ -13,8 +13,9 @@ import (
 // This file holds the fallback of each optional interface. Callers use it instead of the interface.
 
 // FromNow returns the duration from now to t and true if t has a reading of this process's
-// monotonic clock. Times from time.Now().Add have one. An adapter then delivers the message after
-// this duration, because the date of t is wrong if this process's clock is wrong.
+// monotonic clock. Times from time.Now().Add have one. The duration is negative if t has passed. An
+// adapter then delivers the message after this duration, because the date of t is wrong if this
+// process's clock is wrong.
 //
 // For any other t FromNow returns 0 and false. The adapter then uses the date.
 func FromNow(t time.Time) (time.Duration, bool) {
@@ -24,9 +25,10 @@ func FromNow(t time.Time) (time.Duration, bool) {
 	return time.Until(t), true
 }
 
-// PublishAt publishes o.Message to o.Queue, to be delivered at o.At, or at once if that time has
-// come. A Broker that is not a [Delayer] accepts only messages that are due. For other messages it
-// returns [ErrUnsupported].
+// PublishAt publishes o.Message to o.Queue, to be delivered at o.At, or at once if o.At is zero or
+// has passed. A Broker that is not a [Delayer] accepts only messages that are due. For other
+// messages PublishAt returns [ErrUnsupported] and publishes nothing. Its other errors are those of
+// Publish.
 func PublishAt(ctx context.Context, b Broker, o Outgoing) error {
 	if o.At.IsZero() {
 		return b.Publish(ctx, o.Queue, o.Message)
@@ -74,8 +76,9 @@ func PublishBatch(ctx context.Context, b Broker, ms []Outgoing) error {
 }
 
 // Replace publishes next and acknowledges d. With a [Retrier] this is one atomic step. Otherwise
-// Replace acknowledges d after the broker has confirmed next. A crash between the two steps
-// leaves one message too many and loses none. If the publish fails, d is not acknowledged.
+// Replace acknowledges d after the broker has confirmed next. A crash between the two steps leaves
+// one message too many and loses none. If the publish fails, d is not acknowledged. If the
+// acknowledgement fails, Replace returns its error although next is published.
 func Replace(ctx context.Context, b Broker, d Delivery, next Outgoing) error {
 	if r, ok := capability.As[Retrier](b); ok {
 		return r.Retry(ctx, d, next)
@@ -109,8 +112,8 @@ func AckSync(ctx context.Context, d Delivery) error {
 	return d.Ack(ctx)
 }
 
-// SetPrefetch changes the prefetch of a subscription. It returns false, without an error, if s is
-// not a [Resizer].
+// SetPrefetch changes the prefetch of a subscription to n. If s is a [Resizer] it returns true and
+// the error of the Resizer. Otherwise it changes nothing and returns false without an error.
 func SetPrefetch(ctx context.Context, s Subscription, n int) (bool, error) {
 	r, ok := capability.As[Resizer](s)
 	if !ok {
@@ -119,9 +122,11 @@ func SetPrefetch(ctx context.Context, s Subscription, n int) (bool, error) {
 	return true, r.SetPrefetch(ctx, n)
 }
 
-// List returns a page of messages by the [Lister] of b. Of any other broker it shows dead letters:
-// it scans them from the oldest on for each page, so that late pages need more time. For other
-// places it returns [ErrUnsupported] then. Its other results are those of [Lister].
+// List returns a page of the messages in one place of a queue. It calls the [Lister] of b. If b is
+// only a [DeadLetterer], List shows dead letters with [PageDead], where late pages need more time.
+//
+// Returns [ErrUnsupported] for each place that b cannot show, and [ErrMalformed] for an unknown
+// place. Its other errors are those of [Lister].
 func List(ctx context.Context, b Broker, queue string, q ListQuery) (Page, error) {
 	if l, ok := capability.As[Lister](b); ok {
 		return l.List(ctx, queue, q)
@@ -136,8 +141,8 @@ func List(ctx context.Context, b Broker, queue string, q ListQuery) (Page, error
 	return PageDead(ctx, dl, queue, q)
 }
 
-// Queues returns the names of the queues that exist, by the [QueueLister] of b. Returns
-// [ErrUnsupported] if b is none.
+// Queues returns the names of the queues that exist, sorted, by the [QueueLister] of b. Returns
+// [ErrUnsupported] if b is not a QueueLister.
 func Queues(ctx context.Context, b Broker) ([]string, error) {
 	l, ok := capability.As[QueueLister](b)
 	if !ok {

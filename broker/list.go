@@ -43,8 +43,8 @@ type ListQuery struct {
 	Limit int
 }
 
-// Check returns a copy of q with a Limit from 1 to [MaxPage], and [ErrMalformed] if the place is
-// not one of [Places].
+// Check returns a copy of q whose Limit is usable: [DefaultPage] in place of 0 and less, at most
+// [MaxPage]. If the place is not one of [Places] it returns q unchanged and [ErrMalformed].
 func (q ListQuery) Check() (ListQuery, error) {
 	switch q.Place {
 	case PlaceWaiting, PlaceDelayed, PlaceHeld, PlaceDead:
@@ -98,13 +98,15 @@ type Lister interface {
 	List(ctx context.Context, queue string, q ListQuery) (Page, error)
 }
 
-// MalformedCursor returns [ErrMalformed] for a cursor that List did not return.
+// MalformedCursor makes an error that wraps [ErrMalformed] and shows the start of the cursor. It
+// does not check the cursor. An adapter returns it for a cursor that List cannot have returned.
 func MalformedCursor(cursor string) error {
 	return fmt.Errorf("%w: cursor %.80q", ErrMalformed, cursor)
 }
 
-// Offset returns the number in a cursor that is the offset of the next message. "" is 0. Returns
-// [ErrMalformed] if the cursor is not such a number.
+// Offset returns the number in a cursor. An adapter whose cursors are the offset of the next
+// message uses it. The cursor "" is 0. Returns [ErrMalformed] if the cursor is not a decimal number
+// from 0 to 2147483647.
 func Offset(cursor string) (int, error) {
 	if cursor == "" {
 		return 0, nil
@@ -116,8 +118,12 @@ func Offset(cursor string) (int, error) {
 	return int(n), nil
 }
 
-// PageDead returns a page of dead letters by a scan from the oldest on, so late pages need more
-// time. Its cursor is the offset of the next letter. It has the errors of [Lister].
+// PageDead returns a page of the dead letters of a queue, and removes none. It scans from the
+// oldest letter on and passes over those before the page, so late pages need more time. The cursor
+// is the offset of the next letter. It does not read q.Place, except to refuse an unknown place.
+//
+// Returns [ErrMalformed] for an unknown place, or for a cursor that is not an offset. Its other
+// errors are those of ScanDead.
 func PageDead(ctx context.Context, dl DeadLetterer, queue string, q ListQuery) (Page, error) {
 	q, err := q.Check()
 	if err != nil {
@@ -146,7 +152,8 @@ func PageDead(ctx context.Context, dl DeadLetterer, queue string, q ListQuery) (
 	return p, nil
 }
 
-// ListedDead returns the entry of a page for a dead letter.
+// ListedDead returns the entry of a page for a dead letter, with the Message and At of d, and d
+// itself as Dead.
 func ListedDead(d Dead) Listed { return Listed{Message: d.Message, At: d.At, Dead: &d} }
 
 // DeadFinder is a Broker that finds a dead letter by the id of its message, without a scan.

@@ -77,8 +77,8 @@ const MaxStarts = 64
 
 // AddStart appends s to notes, the stored notes of one (ID, Generation). It returns all notes, at
 // most [MaxStarts], and a copy of the notes before s. If there are too many it drops one, which
-// [MaxStarts] describes. If a note has the Nonce of s, AddStart adds nothing and keeps that note.
-// It may change the array of notes.
+// [MaxStarts] describes. If a note has the Nonce of s, AddStart adds nothing, and earlier holds the
+// notes before that note. It may change the array of notes.
 func AddStart(notes []Start, s Start) (all, earlier []Start) {
 	if i := slices.IndexFunc(notes, func(n Start) bool { return n.Nonce == s.Nonce }); i >= 0 {
 		return notes, slices.Clone(notes[:i])

@@ -82,7 +82,10 @@ func (b *Broker) hasConsumers(ctx context.Context, queue string) (bool, error) {
 			return err
 		})
 	})
-	return n > 0, err
+	if err != nil {
+		return false, err // fn may still run after the end of ctx, so n is not read
+	}
+	return n > 0, nil
 }
 
 // isUnboundedDead reports whether the dead queue has the settings of earlier versions, which set

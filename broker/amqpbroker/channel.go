@@ -31,9 +31,9 @@ const (
 type channel struct {
 	st        *stream
 	ch        *amqpconn.Channel
-	lost      chan struct{}
-	adjust    wake.Signal
-	cancelled chan string // tags of consumers that the server cancelled; closed with the channel
+	lost      chan struct{} // closed by close: all unsettled deliveries are lost
+	adjust    wake.Signal   // the consumers do not fit the wanted prefetch
+	cancelled chan string   // tags of consumers that the server cancelled; closed with the channel
 
 	// held during calls that wait for an answer: the client library allows one at a time
 	rpc       sync.Mutex
@@ -41,23 +41,23 @@ type channel struct {
 	consumed  int         // number of consumers started so far, for their tags; guarded by rpc
 
 	mu         sync.Mutex
-	dead       bool
-	first      *delivery       // the unsettled deliveries, a list in ascending order of tags
-	last       *delivery       //
+	dead       bool      // close was called
+	first      *delivery // the unsettled deliveries, a list in ascending order of tags
+	last       *delivery
 	next       uint64          // every tag below it was delivered
 	ahead      map[uint64]bool // delivered tags above next; consumers report independently
 	acked      []uint64        // tags that are acknowledged here, but not sent yet
 	ackSentAt  time.Time       // when acknowledgements were sent last
 	threshold  int             // the number of acknowledgements that may wait
 	timer      *time.Timer     // sends the waiting acknowledgements
-	armed      bool
+	armed      bool            // the timer runs
 	unsettled  int
-	capacity   int  // how many deliveries the server may send at most
-	orphans    int  // unsettled deliveries of cancelled consumers
-	short      bool // the consumers have less prefetch than wanted, until orphans are settled
-	settledAll chan struct{}
-	syncing    *roundTrip // the next round trip, not started yet
-	syncBusy   bool
+	capacity   int           // how many deliveries the server may send at most
+	orphans    int           // unsettled deliveries of cancelled consumers
+	short      bool          // the consumers have less prefetch than wanted, until orphans are settled
+	settledAll chan struct{} // see settledSignal; nil: no goroutine waits
+	syncing    *roundTrip    // the next round trip, not started yet
+	syncBusy   bool          // the goroutine of runRoundTrips exists
 }
 
 // consumer is one basic.consume.
@@ -100,7 +100,7 @@ func (g *channel) close() {
 	g.st.dropHeld(g) // deliveries that the consumers received at the last moment
 }
 
-// isLost reports whether the channel was closed and its deliveries are lost.
+// isLost reports whether close was called, so that the deliveries of the channel are lost.
 func (g *channel) isLost() bool {
 	select {
 	case <-g.lost:
@@ -115,8 +115,8 @@ func (g *channel) isLost() bool {
 // It does nothing once the subscription is closed. It takes g.rpc, g.st.mu and g.mu.
 //
 // The server fixes a consumer's prefetch at its start. For a higher prefetch one more consumer is
-// started. For a lower one all are cancelled and a new one is started. Unsettled deliveries of
-// cancelled consumers count against the new prefetch. As they are settled, more consumers follow.
+// started. For a lower one, and beyond maxConsumers, one consumer replaces all. Unsettled
+// deliveries of cancelled consumers count against the prefetch; as they end, more consumers follow.
 func (g *channel) adjustConsumers() error {
 	g.rpc.Lock()
 	defer g.rpc.Unlock()
@@ -343,9 +343,9 @@ func (g *channel) flushAcks() {
 	}
 }
 
-// sendAcks sends one multiple acknowledgement for the tags below the first unsettled delivery. It
-// sends the other collected tags singly if all is true or if they have reached the threshold. Call
-// it with g.mu held.
+// sendAcks sends one multiple acknowledgement for the tags below the first that is unsettled or has
+// not arrived. It sends the other collected tags singly if all is true or if they have reached the
+// threshold. Call it with g.mu held.
 //
 // It sets g.ackSentAt and does not block, because writes go to a buffer. An error means that the
 // channel is closed. Then the messages are delivered again.

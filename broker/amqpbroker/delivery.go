@@ -27,6 +27,7 @@ type delivery struct {
 	note       *roundTrip // result of the note that AckSync writes
 }
 
+// settleState is the progress of a delivery's settlement.
 type settleState uint8
 
 const (

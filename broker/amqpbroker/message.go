@@ -202,7 +202,7 @@ func decode(m *broker.Message, d *amqp.Delivery) {
 			}
 		case k == headerExpiration:
 			if s, ok := v.(string); ok {
-				property(m, "expiration", s)
+				setProperty(m, "expiration", s)
 			}
 		case isForeign(k):
 			if v, ok := scalar(v); ok {
@@ -213,13 +213,13 @@ func decode(m *broker.Message, d *amqp.Delivery) {
 			}
 		}
 	}
-	property(m, "content-encoding", d.ContentEncoding)
-	property(m, "correlation-id", d.CorrelationId)
-	property(m, "reply-to", d.ReplyTo)
-	property(m, "type", d.Type)
-	property(m, "expiration", d.Expiration)
+	setProperty(m, "content-encoding", d.ContentEncoding)
+	setProperty(m, "correlation-id", d.CorrelationId)
+	setProperty(m, "reply-to", d.ReplyTo)
+	setProperty(m, "type", d.Type)
+	setProperty(m, "expiration", d.Expiration)
 	if d.Priority != 0 {
-		property(m, "priority", strconv.Itoa(int(d.Priority)))
+		setProperty(m, "priority", strconv.Itoa(int(d.Priority)))
 	}
 }
 
@@ -257,8 +257,8 @@ func idTime(id string) int64 {
 	return ms / 1000
 }
 
-// property sets a property of m, unless value is empty.
-func property(m *broker.Message, name, value string) {
+// setProperty sets a property of m, unless value is empty.
+func setProperty(m *broker.Message, name, value string) {
 	if value == "" {
 		return
 	}

@@ -56,7 +56,7 @@ type noteLog struct {
 	ensured   atomic.Uint64 // number of the connection con on which the stream was found
 
 	mu      sync.Mutex
-	count   uint64
+	count   uint64 // number of ids made so far
 	reading bool
 	// ids of written notes that were not read yet; each channel has capacity 1
 	marks   map[string]chan error
@@ -404,8 +404,8 @@ func (l *noteLog) applyDelivery(d *amqp.Delivery) {
 	}
 }
 
-// spawn starts fn in a goroutine for which Close waits. It returns false, without a start, after
-// Close. It takes b.mu.
+// spawn runs fn in a goroutine for which Close waits, and returns true. Once Close has ended
+// b.stop, it does not run fn and returns false. It takes b.mu.
 func (b *Broker) spawn(fn func()) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -29,8 +29,8 @@ type subscription struct {
 	mu      sync.Mutex
 	line    *receive.Line[delivery] // callers of Receive; it fails while the server refuses access
 	started int                     // number of streams that have consumed
-	ready   chan struct{}
-	faulty  chan struct{} // closed at the first refusal of access, for Subscribe
+	ready   chan struct{}           // closed when all streams have consumed once, for Subscribe
+	faulty  chan struct{}           // closed at the first refusal of access, for Subscribe
 }
 
 // Subscribe implements [broker.Broker]. It declares the queue, starts a goroutine for each level,
@@ -155,9 +155,10 @@ func (s *subscription) receiveError(err error) error {
 // pop removes and returns the most urgent delivery that this process holds, or nil if it holds
 // none. Call it with s.mu held.
 //
-// If now is false, pop also returns nil while the server may have messages of a more urgent level
-// whose prefetch was used up. Less urgent deliveries stay held meanwhile, and pop asks the server
-// about that level in the background. If now is true, pop does not wait for such messages.
+// If now is false, pop also returns nil while the server may have messages of a more urgent level:
+// its prefetch was used up a moment ago, or none has arrived yet. Less urgent deliveries stay held
+// meanwhile, and pop asks the server about that level in the background. If now is true, pop does
+// not wait for such messages.
 func (s *subscription) pop(now bool) *delivery {
 	for _, st := range s.streams {
 		if d := st.held.Pop(); d != nil {

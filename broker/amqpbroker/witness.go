@@ -34,7 +34,8 @@ type witness struct {
 	answering bool
 }
 
-// startRef points to a start in witness.starts: the oldest one under the key.
+// startRef stands for one start in witness.starts. The first startRef of a key stands for the
+// oldest start under the key.
 type startRef struct {
 	key messageKey
 	at  time.Time
@@ -95,7 +96,7 @@ func (w *witness) apply(n *note) {
 	}
 }
 
-// indexOf returns the index of the start with the given nonce, or -1.
+// indexOf returns the index in list of the start with the given nonce, or -1.
 func indexOf(list []broker.Start, nonce string) int {
 	return slices.IndexFunc(list, func(s broker.Start) bool { return s.Nonce == nonce })
 }

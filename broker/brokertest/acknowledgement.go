@@ -9,7 +9,7 @@ import (
 	"github.com/swarmiji/swarmiji/tx"
 )
 
-// txAcker returns a delivery as a TxAcker.
+// txAcker returns d as a TxAcker. It fails the case at once if d is not a TxAcker.
 func (w *world) txAcker(d broker.Delivery) broker.TxAcker {
 	w.Helper()
 	a, ok := capability.As[broker.TxAcker](d)
@@ -19,7 +19,7 @@ func (w *world) txAcker(d broker.Delivery) broker.TxAcker {
 	return a
 }
 
-// ackTx acknowledges a delivery in a transaction and returns the error.
+// ackTx acknowledges d in the transaction t and returns the error of AckTx.
 func (w *world) ackTx(d broker.Delivery, t tx.Tx) error {
 	w.Helper()
 	ctx, cancel := w.Ctx()
@@ -27,7 +27,8 @@ func (w *world) ackTx(d broker.Delivery, t tx.Tx) error {
 	return w.Clean(w.txAcker(d).AckTx(ctx, t))
 }
 
-// wantSettled waits until Settled knows whether the message is gone.
+// wantSettled calls Settled until it returns no error, and expects the result want. An error that
+// no lost connection explains fails the case at once, see transient.
 func (w *world) wantSettled(d broker.Delivery, want bool) {
 	w.Helper()
 	var got bool
@@ -46,6 +47,7 @@ func (w *world) wantSettled(d broker.Delivery, want bool) {
 	}
 }
 
+// acknowledgementCases returns the cases of TxAcker and tx.Checker.
 func acknowledgementCases() []testCase {
 	return []testCase{
 		{

@@ -8,6 +8,7 @@ import (
 	"github.com/swarmiji/swarmiji/broker"
 )
 
+// batchCases returns the cases of BatchPublisher and its fallback.
 func batchCases() []testCase {
 	return []testCase{
 		{

@@ -12,6 +12,7 @@ import (
 // benchWidth is the number of publishing goroutines and of receiving goroutines.
 const benchWidth = 64
 
+// bench runs the benchmarks of Bench as sub-benchmarks of b.
 func bench(b *testing.B, open func(t testing.TB) *Harness) {
 	b.Run("publish", func(b *testing.B) {
 		benchQueue(b, open, func(ctx context.Context, w *world, br broker.Broker, q string) {
@@ -51,7 +52,8 @@ func bench(b *testing.B, open func(t testing.TB) *Harness) {
 	})
 }
 
-// benchQueue measures run on a new queue.
+// benchQueue measures run, on a new queue of a Broker in a new namespace of open. It closes the
+// Broker at the end.
 func benchQueue(b *testing.B, open func(t testing.TB) *Harness, run func(ctx context.Context, w *world, br broker.Broker, queue string)) {
 	w := newWorld(b, open(b))
 	defer w.CloseAll()
@@ -63,7 +65,8 @@ func benchQueue(b *testing.B, open func(t testing.TB) *Harness, run func(ctx con
 	b.StopTimer()
 }
 
-// benchPublish publishes n messages from several goroutines.
+// benchPublish publishes n messages from benchWidth goroutines, and returns when all have ended. An
+// error fails the benchmark and ends its goroutine.
 func (w *world) benchPublish(ctx context.Context, b broker.Broker, queue string, n int) {
 	var wg sync.WaitGroup
 	for g := range benchWidth {
@@ -79,7 +82,7 @@ func (w *world) benchPublish(ctx context.Context, b broker.Broker, queue string,
 	wg.Wait()
 }
 
-// benchMsg returns a message of 100 bytes.
+// benchMsg returns a message with the number i as its ID and a body of 100 bytes.
 func benchMsg(i int) *broker.Message {
 	return &broker.Message{ID: fmt.Sprint(i), ContentType: "application/octet-stream", Body: make([]byte, 100), Priority: 100}
 }

@@ -12,24 +12,30 @@ type testCase = suite.Case[*Harness, *world]
 // need checks a condition of a case on the harness. It returns why the case cannot run, or "".
 type need = func(h *Harness) string
 
+// needsSever is the need for Harness.Sever.
 func needsSever(h *Harness) string { return suite.Unless(h.Sever != nil, "the harness has no Sever") }
 
+// needsRestart is the need for Harness.Restart.
 func needsRestart(h *Harness) string {
 	return suite.Unless(h.Restart != nil, "the harness has no Restart")
 }
 
+// needsDown is the need for Harness.Down.
 func needsDown(h *Harness) string { return suite.Unless(h.Down != nil, "the harness has no Down") }
 
+// needsIsolate is the need for Harness.Isolate.
 func needsIsolate(h *Harness) string {
 	return suite.Unless(h.Isolate != nil, "the harness has no Isolate")
 }
 
-// promised returns a need for a promise.
+// promised returns the need that get returns true for the adapter's promises. name is the promise's
+// name, for the text.
 func promised(name string, get func(p Promises) bool) need {
 	return func(h *Harness) string { return suite.Unless(get(h.Promises), "the adapter does not promise "+name) }
 }
 
-// promisedNot returns a need that the adapter does not make the promise, which weakens it.
+// promisedNot returns the need that get returns false: the adapter does not make the promise, which
+// would weaken the rules. name is the promise's name, for the text.
 func promisedNot(name string, get func(p Promises) bool) need {
 	return func(h *Harness) string { return suite.Unless(!get(h.Promises), "the adapter promises "+name) }
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/swarmiji/swarmiji/internal/suite"
 )
 
+// closeCases returns the cases of Close of a Subscription and of a Broker.
 func closeCases() []testCase {
 	return []testCase{
 		{

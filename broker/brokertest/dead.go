@@ -11,6 +11,7 @@ import (
 	"github.com/swarmiji/swarmiji/capability"
 )
 
+// deadCases returns the cases of dead letters besides those of scanCases.
 func deadCases() []testCase {
 	return []testCase{
 		{
@@ -108,7 +109,8 @@ func deadCases() []testCase {
 }
 
 // Requeue publishes the dead letters of a queue as messages of the next Generation, the oldest
-// first, removes them, and returns their number. It is for adapters' own tests.
+// first, removes them, and returns their number. It stops at the first error and returns it; that
+// letter stays. Returns ErrUnsupported if b is not a DeadLetterer. It is for adapters' own tests.
 func Requeue(ctx context.Context, b broker.Broker, queue string) (n int, err error) {
 	dl, ok := capability.As[broker.DeadLetterer](b)
 	if !ok {
@@ -127,6 +129,7 @@ func Requeue(ctx context.Context, b broker.Broker, queue string) (n int, err err
 	return n, cmp.Or(failed, err)
 }
 
+// deadLetterer returns b as a DeadLetterer. It fails the case at once if b is not a DeadLetterer.
 func (w *world) deadLetterer(b broker.Broker) broker.DeadLetterer {
 	w.Helper()
 	dl, ok := capability.As[broker.DeadLetterer](b)
@@ -136,7 +139,8 @@ func (w *world) deadLetterer(b broker.Broker) broker.DeadLetterer {
 	return dl
 }
 
-// deadLetter receives one message and dead-letters it.
+// deadLetter receives one message of the queue and dead-letters it with the given reason. An error
+// fails the case at once.
 func (w *world) deadLetter(b broker.Broker, queue, reason string) {
 	w.Helper()
 	s := w.subscribe(b, queue, 1)
@@ -147,8 +151,9 @@ func (w *world) deadLetter(b broker.Broker, queue, reason string) {
 	w.closeSub(s)
 }
 
-// listDead polls until ListDead returns want dead letters, because a server may move them a moment
-// after the settlement has returned.
+// listDead polls until ListDead with the limit n returns want dead letters, and returns these. A
+// server may move them a moment after the settlement has returned. If they do not appear within the
+// suite's patience, it fails the case at once.
 func (w *world) listDead(b broker.Broker, queue string, n, want int) []broker.Dead {
 	w.Helper()
 	ctx, cancel := w.Ctx()
@@ -165,7 +170,8 @@ func (w *world) listDead(b broker.Broker, queue string, n, want int) []broker.De
 	return dead
 }
 
-// counts checks the number of messages that a call returns.
+// counts calls call and expects that it returns the number want without an error. what names the
+// call in a failure.
 func (w *world) counts(call func(ctx context.Context) (int, error), want int, what string) {
 	w.Helper()
 	ctx, cancel := w.Ctx()

@@ -10,6 +10,7 @@ import (
 	"github.com/swarmiji/swarmiji/internal/suite"
 )
 
+// delayCases returns the cases of Delayer.
 func delayCases() []testCase {
 	return []testCase{
 		{
@@ -152,6 +153,7 @@ func delayCases() []testCase {
 	}
 }
 
+// publishAt publishes m for delivery at the given time. An error fails the case at once.
 func (w *world) publishAt(b broker.Broker, queue string, m *broker.Message, at time.Time) {
 	w.Helper()
 	ctx, cancel := w.Ctx()
@@ -163,8 +165,8 @@ func (w *world) publishAt(b broker.Broker, queue string, m *broker.Message, at t
 	w.Must(d.PublishAt(ctx, queue, m, at), "PublishAt(%q, %q, %v)", queue, m.ID, at)
 }
 
-// cmpButExpires compares two messages and ignores the difference of their expiries. It returns a
-// description of the difference, or "".
+// cmpButExpires compares two messages like diffMessage, except that the expiry of got may be any
+// time in the future. It returns a description of the difference, or "".
 func cmpButExpires(want, got *broker.Message) string {
 	if got.Expires.IsZero() || got.Expires.Before(time.Now()) {
 		return fmt.Sprintf("Expires is %v, want about an hour from now", got.Expires)
@@ -174,7 +176,7 @@ func cmpButExpires(want, got *broker.Message) string {
 	return diffMessage(&w, &g)
 }
 
-// short returns a ctx that ends well before the suite's patience.
+// short returns a ctx that ends after 300 ms, well before the suite's patience.
 func (w *world) short() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.Background(), 300*time.Millisecond)
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/swarmiji/swarmiji/internal/suite"
 )
 
+// deliverCases returns the cases of how a published message arrives.
 func deliverCases() []testCase {
 	cs := []testCase{
 		{
@@ -169,8 +170,8 @@ func fullMessage() *broker.Message {
 	}
 }
 
-// diffMessage compares two messages: times as instants, empty and nil maps and bodies as equal. It
-// returns a description of the difference, or "".
+// diffMessage compares two messages: times as instants to the millisecond, empty and nil maps and
+// bodies as equal. It returns a description of the difference, or "".
 func diffMessage(want, got *broker.Message) string {
 	norm := func(m *broker.Message) broker.Message {
 		n := *m

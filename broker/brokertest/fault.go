@@ -12,6 +12,7 @@ import (
 	"github.com/swarmiji/swarmiji/internal/suite"
 )
 
+// faultCases returns the cases of restarts, outages and cut connections.
 func faultCases() []testCase {
 	return []testCase{
 		{
@@ -173,8 +174,8 @@ func faultCases() []testCase {
 	}
 }
 
-// bounded runs a call while the server is down. The call must return when its ctx ends, with an
-// error of the port.
+// bounded runs a call with a ctx of 300 ms while the server is down. It expects that the call
+// returns ErrUnavailable or ErrIndeterminate, at most Slack after the end of ctx.
 func (w *world) bounded(call func(ctx context.Context) error, what string) {
 	w.Helper()
 	done := make(chan error, 1)
@@ -196,7 +197,8 @@ func (w *world) bounded(call func(ctx context.Context) error, what string) {
 	}
 }
 
-// quietError expects that a call continues to wait.
+// quietError expects that a call continues to wait: it fails the case at once if done yields the
+// call's error within Quiet.
 func (w *world) quietError(done <-chan error, what string) {
 	w.Helper()
 	t := time.NewTimer(w.Quiet)
@@ -208,8 +210,9 @@ func (w *world) quietError(done <-chan error, what string) {
 	}
 }
 
-// storm publishes and consumes while fault is called six times, evenly spread over the messages.
-// Then it checks that every confirmed message was seen.
+// storm publishes 300 messages with pub and consumes them with con. Meanwhile it calls fault six
+// times, evenly spread over the confirmations, with the numbers 0 to 5. It expects that every
+// confirmed message is seen, and no other.
 func (w *world) storm(pub, con broker.Broker, fault func(round int)) {
 	w.Helper()
 	const publishers, each, rounds = 4, 75, 6

@@ -9,6 +9,7 @@ import (
 	"github.com/swarmiji/swarmiji/capability"
 )
 
+// findCases returns the cases of Finder.
 func findCases() []testCase {
 	return []testCase{
 		{
@@ -116,6 +117,7 @@ func findCases() []testCase {
 	}
 }
 
+// finder returns b as a Finder. It fails the case at once if b is not a Finder.
 func (w *world) finder(b broker.Broker) broker.Finder {
 	w.Helper()
 	f, ok := capability.As[broker.Finder](b)

@@ -9,6 +9,7 @@ import (
 	"github.com/swarmiji/swarmiji/capability"
 )
 
+// inspectCases returns the cases of Inspector.
 func inspectCases() []testCase {
 	return []testCase{
 		{
@@ -140,7 +141,8 @@ func inspectCases() []testCase {
 	}
 }
 
-// delayed returns 1 if the case could delay a message, otherwise 0.
+// delayed returns the number of messages that a case with one delayed message expects as delayed.
+// That is 1, or 0 if the adapter promises no delays.
 func delayed(w *world) int {
 	if w.h.Promises.Delays {
 		return 1
@@ -148,6 +150,7 @@ func delayed(w *world) int {
 	return 0
 }
 
+// inspector returns b as an Inspector. It fails the case at once if b is not an Inspector.
 func (w *world) inspector(b broker.Broker) broker.Inspector {
 	w.Helper()
 	i, ok := capability.As[broker.Inspector](b)
@@ -158,7 +161,8 @@ func (w *world) inspector(b broker.Broker) broker.Inspector {
 }
 
 // holds polls until Stats counts want messages that wait or are held. It does not wait for a broker
-// that cannot count held messages (-1).
+// that cannot count held messages (-1). It fails the case at once if the suite's patience ends
+// first.
 func (w *world) holds(b broker.Broker, queue string, want int) {
 	w.Helper()
 	i := w.inspector(b)
@@ -175,8 +179,9 @@ func (w *world) holds(b broker.Broker, queue string, want int) {
 	}
 }
 
-// wantStats polls until Stats returns want, because a server may count a moment late. A field of -1
-// is equal to any number.
+// wantStats polls until Stats returns the counters of want, because a server may count a moment
+// late. A returned -1 is equal to any number; DeadDropped and Oldest are not compared. It fails the
+// case at once if the suite's patience ends first.
 func (w *world) wantStats(b broker.Broker, queue string, want broker.Stats) {
 	w.Helper()
 	i := w.inspector(b)

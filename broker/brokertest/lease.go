@@ -8,6 +8,7 @@ import (
 	"github.com/swarmiji/swarmiji/internal/suite"
 )
 
+// leaseCases returns the cases of lost deliveries and of leases.
 func leaseCases() []testCase {
 	cs := []testCase{
 		{
@@ -196,7 +197,8 @@ func leaseCases() []testCase {
 	return cs
 }
 
-// publishSurely publishes the same pair until the broker confirms it, as a producer would.
+// publishSurely publishes the same pair until the broker confirms it, as a producer would. An error
+// that no lost connection explains fails the case at once, see transient.
 func (w *world) publishSurely(b broker.Broker, queue string, m *broker.Message) {
 	w.Helper()
 	ctx, cancel := w.Ctx()

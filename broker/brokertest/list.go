@@ -10,6 +10,7 @@ import (
 	"github.com/swarmiji/swarmiji/capability"
 )
 
+// listCases returns the cases of QueueLister, Lister and DeadFinder.
 func listCases() []testCase {
 	return []testCase{
 		{
@@ -276,7 +277,8 @@ func listCases() []testCase {
 	}
 }
 
-// pages returns the messages of all pages of a place. No page may have more messages than limit.
+// pages returns the messages of all pages of a place, read with the given limit. It expects that no
+// page has more messages. An error of List fails the case at once.
 func (w *world) pages(b broker.Broker, queue string, place broker.Place, limit int) (all []broker.Listed) {
 	w.Helper()
 	ctx, cancel := w.Ctx()
@@ -308,8 +310,9 @@ func (w *world) idsOf(b broker.Broker, queue string, place broker.Place, limit i
 	return ids
 }
 
-// wantPages polls until the pages of a place hold the messages want, in their order, because a
-// server may show a message a moment late.
+// wantPages polls until the pages of a place, read with the given limit, hold the messages want in
+// their order. A server may show a message a moment late. It fails the case at once if the suite's
+// patience ends first, and expects that each message is unchanged.
 func (w *world) wantPages(b broker.Broker, queue string, place broker.Place, limit int, want ...*broker.Message) {
 	w.Helper()
 	var got []*broker.Message

@@ -16,6 +16,7 @@ import (
 	"github.com/swarmiji/swarmiji/internal/suite"
 )
 
+// modelCases returns the case that compares a queue with a model in random histories.
 func modelCases() []testCase {
 	return []testCase{{
 		Area: "model", Name: "random histories",
@@ -64,7 +65,8 @@ type process struct {
 	removed map[string]bool // acknowledged or dead-lettered on this connection
 }
 
-// history runs one random history and checks its end.
+// history runs one random history of a queue with two processes, and checks its end. A difference
+// from the model fails rt.
 func (w *world) history(rt *rapid.T, queue string) {
 	m := &model{w: w, rt: rt, waiting: map[string]bool{}, maybe: map[string]bool{}, dead: map[string]bool{}}
 	defer func() {
@@ -134,8 +136,10 @@ func (w *world) history(rt *rapid.T, queue string) {
 	m.end()
 }
 
+// pick returns a process that rapid draws.
 func (m *model) pick() *process { return rapid.SampledFrom(m.procs).Draw(m.rt, "process") }
 
+// publish publishes a new message with a random process, and adds it to the waiting ones.
 func (m *model) publish() {
 	id := fmt.Sprintf("m%d", m.next)
 	m.next++
@@ -143,6 +147,8 @@ func (m *model) publish() {
 	m.waiting[id+"/0"] = true
 }
 
+// publishAgain publishes a waiting message once more with a random process. The expected content
+// does not change. It does nothing if no message waits.
 func (m *model) publishAgain() {
 	known := slices.Sorted(maps.Keys(m.waiting))
 	if len(known) == 0 {
@@ -152,6 +158,7 @@ func (m *model) publishAgain() {
 	m.send(m.pick(), msg(id))
 }
 
+// send publishes a message with p. An error ends the history.
 func (m *model) send(p *process, message *broker.Message) {
 	ctx, cancel := m.w.Ctx()
 	defer cancel()
@@ -160,7 +167,9 @@ func (m *model) send(p *process, message *broker.Message) {
 	}
 }
 
-// receive receives one message in any process that holds one.
+// receive receives one message in any process that holds one, and passes it to check. It does
+// nothing if the model expects no waiting message. It ends the history if no message arrives within
+// the suite's patience.
 func (m *model) receive() {
 	if len(m.waiting) == 0 {
 		return
@@ -185,7 +194,8 @@ func (m *model) receive() {
 	}
 }
 
-// check checks a delivery against the model.
+// check moves the message of d from the expected ones to those that p holds. It ends the history if
+// the model does not expect the message.
 func (m *model) check(p *process, d broker.Delivery) {
 	n := name(d.Message())
 	if !m.waiting[n] && !m.maybe[n] {
@@ -196,7 +206,9 @@ func (m *model) check(p *process, d broker.Delivery) {
 	p.held = append(p.held, d)
 }
 
-// settle settles one held delivery.
+// settle settles one held delivery of a random process with how. It does nothing if the process
+// holds none. After an error that a cut connection explains, the message counts as waiting or as
+// one that may wait. Any other error ends the history.
 func (m *model) settle(how func(ctx context.Context, p *process, d broker.Delivery) error) {
 	p := m.pick()
 	if len(p.held) == 0 {
@@ -236,8 +248,10 @@ func (m *model) reopen() {
 	p.s = m.w.subscribe(p.b, m.queue, 0)
 }
 
-// sever cuts a connection and waits until its Broker has noticed that. The Lost channel of a held
-// delivery shows it.
+// sever cuts the connection of a random process that holds a delivery, and waits until its Broker
+// works again. If a cut loses deliveries, it waits until each Lost channel is closed, and counts
+// the messages as waiting. Messages that the process dead-lettered, or acknowledged without
+// AckSync, may wait again. It does nothing if the process holds none.
 func (m *model) sever() {
 	p := m.pick()
 	if len(p.held) == 0 {
@@ -258,6 +272,7 @@ func (m *model) sever() {
 	m.w.publishSurely(p.b, m.w.queue(p.b, "probe"), msg(fmt.Sprintf("probe-%d", m.w.next())))
 }
 
+// giveBack counts the messages that p holds as waiting again, and forgets its removed ones.
 func (m *model) giveBack(p *process) {
 	for _, d := range p.held {
 		m.waiting[name(d.Message())] = true

@@ -16,6 +16,7 @@ var badNames = [...]string{
 	"a/b", "a\x00b", "grün", "\xff", "a%2eb", strings.Repeat("a", 129), strings.Repeat("a", 256),
 }
 
+// nameCases returns the cases of queue names, declarations, refused messages, and promises.
 func nameCases() []testCase {
 	malformed := "A queue's name obeys the pattern of task.CheckName; any other is ErrMalformed, in every method, before a server sees it."
 	return []testCase{

@@ -9,6 +9,7 @@ import (
 	"github.com/swarmiji/swarmiji/broker"
 )
 
+// orderCases returns the cases of order, repetition and concurrency.
 func orderCases() []testCase {
 	return []testCase{
 		{
@@ -153,7 +154,8 @@ func orderCases() []testCase {
 	}
 }
 
-// expectInOrder receives and acknowledges the named messages in this order.
+// expectInOrder receives and acknowledges the named messages, and expects this order. Another
+// message fails the case at once.
 func (w *world) expectInOrder(s broker.Subscription, want []string) {
 	w.Helper()
 	for i, n := range want {
@@ -172,9 +174,11 @@ type tally struct {
 	done chan struct{} // closed when enough different messages were seen
 }
 
+// newTally returns a tally of no messages.
 func newTally() *tally { return &tally{seen: make(map[string]int), done: make(chan struct{})} }
 
-// add counts a message. It closes done when enough different messages were seen.
+// add counts the message with the name n. It closes done when enough different messages were seen.
+// It takes t.mu.
 func (t *tally) add(n string, enough int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -184,14 +188,16 @@ func (t *tally) add(n string, enough int) {
 	}
 }
 
+// count returns how often the message with the name n was seen. It takes t.mu.
 func (t *tally) count(n string) int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.seen[n]
 }
 
-// consume receives and acknowledges until all consumers together have seen enough different
-// messages.
+// consume receives, counts in seen, and acknowledges, until all consumers together have seen enough
+// different messages. An error of Receive before that fails the case and ends the loop. An error of
+// Ack fails the case unless a lost connection explains it, see transient.
 func (w *world) consume(ctx context.Context, s broker.Subscription, seen *tally, enough int) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

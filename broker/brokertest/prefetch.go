@@ -9,6 +9,7 @@ import (
 	"github.com/swarmiji/swarmiji/internal/suite"
 )
 
+// prefetchCases returns the cases of Prefetch, Resizer, Buffer and Receive.
 func prefetchCases() []testCase {
 	return []testCase{
 		{
@@ -176,6 +177,7 @@ func prefetchCases() []testCase {
 	}
 }
 
+// setPrefetch sets the prefetch of s to n. An error fails the case at once.
 func (w *world) setPrefetch(s broker.Subscription, n int) {
 	w.Helper()
 	ctx, cancel := w.Ctx()
@@ -184,7 +186,7 @@ func (w *world) setPrefetch(s broker.Subscription, n int) {
 	w.Must(err, "SetPrefetch(%d)", n)
 }
 
-// receivers starts n goroutines that each wait for one delivery, and returns the channel of the
+// receivers starts n goroutines that each receive one delivery of s, and returns the channel of the
 // deliveries. They end with the case.
 func (w *world) receivers(s broker.Subscription, n int) <-chan broker.Delivery {
 	got := make(chan broker.Delivery, n)
@@ -202,7 +204,8 @@ func (w *world) receivers(s broker.Subscription, n int) <-chan broker.Delivery {
 	return got
 }
 
-// quietDeliveries expects that no receiver gets a delivery.
+// quietDeliveries expects that no delivery arrives on got within Quiet, otherwise it fails the case
+// at once. what names the delivery.
 func (w *world) quietDeliveries(got <-chan broker.Delivery, what string) {
 	w.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), w.Quiet)

@@ -7,6 +7,7 @@ import (
 	"github.com/swarmiji/swarmiji/capability"
 )
 
+// priorityCases returns the cases of priority levels.
 func priorityCases() []testCase {
 	return []testCase{
 		{
@@ -140,7 +141,7 @@ func priorityCases() []testCase {
 	}
 }
 
-// next returns 0, 1, 2 and so on.
+// next returns 0 at the first call in a case, then 1, 2 and so on. It takes w.mu.
 func (w *world) next() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -148,6 +149,7 @@ func (w *world) next() int {
 	return w.counter - 1
 }
 
+// without returns ids without the given id.
 func without(ids []string, id string) []string {
 	var rest []string
 	for _, s := range ids {
@@ -158,7 +160,7 @@ func without(ids []string, id string) []string {
 	return rest
 }
 
-// checkAscending checks that the numbers after the dash of the ids ascend.
+// checkAscending expects that the numbers in ids ascend. An id has the form pPRIORITY-NUMBER.
 func checkAscending(w *world, what string, ids []string) {
 	w.Helper()
 	last := -1

@@ -10,7 +10,8 @@ import (
 	"github.com/swarmiji/swarmiji/tx"
 )
 
-// methodsOfQueue returns a call of each optional method of b that takes a queue name.
+// methodsOfQueue returns, by the name of the method, a call of each optional method of b that takes
+// a queue name.
 func methodsOfQueue(b broker.Broker) map[string]func(ctx context.Context, queue string) error {
 	calls := make(map[string]func(ctx context.Context, queue string) error)
 	if d, ok := capability.As[broker.Delayer](b); ok {
@@ -63,6 +64,8 @@ func methodsOfQueue(b broker.Broker) map[string]func(ctx context.Context, queue 
 	return calls
 }
 
+// checkPromises is the case that b offers each optional interface if and only if the adapter
+// promises it.
 func checkPromises(w *world) {
 	b := w.Open()
 	q := w.queue(b, "promises")
@@ -103,6 +106,7 @@ func checkPromises(w *world) {
 	w.ack(d)
 }
 
+// offers reports whether capability.As finds the interface T on v.
 func offers[T any](v any) bool {
 	_, ok := capability.As[T](v)
 	return ok
@@ -115,10 +119,16 @@ type (
 	deliveryWrapper     struct{ broker.Delivery }
 )
 
-func (w wrapper) Unwrap() any             { return w.Broker }
-func (w subscriptionWrapper) Unwrap() any { return w.Subscription }
-func (w deliveryWrapper) Unwrap() any     { return w.Delivery }
+// Unwrap returns the wrapped Broker, in which capability.As continues its search.
+func (w wrapper) Unwrap() any { return w.Broker }
 
+// Unwrap returns the wrapped Subscription.
+func (w subscriptionWrapper) Unwrap() any { return w.Subscription }
+
+// Unwrap returns the wrapped Delivery.
+func (w deliveryWrapper) Unwrap() any { return w.Delivery }
+
+// checkWrapped is the case that each optional interface is found through a wrapper with Unwrap.
 func checkWrapped(w *world) {
 	b := w.Open()
 	suite.Keeps(w, b, wrapper{b}, suite.CapabilityOf[broker.Delayer](), suite.CapabilityOf[broker.BatchPublisher](),

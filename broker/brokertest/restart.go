@@ -6,13 +6,15 @@ import (
 	"github.com/swarmiji/swarmiji/broker"
 )
 
-// A lasting stores something before a restart of the server and returns the check for after it. The
-// parts share one restart, because a restart is the slowest step of the suite.
+// lasting is a part of the restart case. store stores something before a restart of the server and
+// returns the check for after it. The parts share one restart, because a restart is the slowest
+// step of the suite.
 type lasting struct {
 	needs []need // unmet: the part is left out
 	store func(w *world, b broker.Broker) (check func())
 }
 
+// restartCases returns the case of the data that outlive a restart of the server.
 func restartCases() []testCase {
 	return []testCase{{
 		Area: "restart", Name: "what was confirmed outlives a restart", Needs: []need{needsRestart, needsDurable},
@@ -48,6 +50,7 @@ func (w *world) met(needs []need) bool {
 	return true
 }
 
+// lastingMessages publishes messages and returns the check that each still exists unchanged.
 func lastingMessages(w *world, b broker.Broker) func() {
 	q, want := w.queue(b, "kept"), fullMessage()
 	sent := *want
@@ -64,6 +67,8 @@ func lastingMessages(w *world, b broker.Broker) func() {
 	}
 }
 
+// lastingAcks publishes and acknowledges messages, and returns the check that none returns. It uses
+// a Broker of its own, which it closes.
 func lastingAcks(w *world, _ broker.Broker) func() {
 	b := w.Open()
 	q := w.queue(b, "acked")
@@ -73,7 +78,7 @@ func lastingAcks(w *world, _ broker.Broker) func() {
 	return func() { w.nothing(w.subscribe(w.Open(), q, 0), "after a restart") }
 }
 
-// lastingDelays also expects that the restart makes no message early.
+// lastingDelays publishes delayed messages and returns the check that they arrive, and none early.
 func lastingDelays(w *world, b broker.Broker) func() {
 	q := w.queue(b, "delayed")
 	s := w.subscribe(w.Open(), q, 0)
@@ -95,6 +100,8 @@ func lastingDelays(w *world, b broker.Broker) func() {
 	}
 }
 
+// lastingLetters stores dead letters, removes one, and returns the check that only the others
+// exist.
 func lastingLetters(w *world, b broker.Broker) func() {
 	dead, put := w.queue(b, "dead"), w.queue(b, "put")
 	w.publish(b, dead, msg("a"))
@@ -113,7 +120,8 @@ func lastingLetters(w *world, b broker.Broker) func() {
 	}
 }
 
-// lastingNotes also expects that the node is present again.
+// lastingNotes stores notes of starts with a verdict. It returns the check that the notes still
+// exist and that their node is present again.
 func lastingNotes(w *world, b broker.Broker) func() {
 	q := w.queue(b, "noted")
 	first, second := w.note("1", "node"), w.note("2", "node")

@@ -7,6 +7,7 @@ import (
 	"github.com/swarmiji/swarmiji/internal/suite"
 )
 
+// retryCases returns the cases of Replace and Retrier.
 func retryCases() []testCase {
 	next := func(id string) *broker.Message {
 		m := msg(id)
@@ -123,7 +124,8 @@ func retryCases() []testCase {
 	}
 }
 
-// receiveID receives until the message with the id arrives, and releases the others.
+// receiveID receives until the message with the id arrives, returns its delivery, and releases the
+// others.
 func (w *world) receiveID(s broker.Subscription, id string) broker.Delivery {
 	w.Helper()
 	var others []broker.Delivery

@@ -15,10 +15,12 @@ import (
 	"github.com/swarmiji/swarmiji/internal/suite"
 )
 
+// needsBounds is the need for Harness.Bounded.
 func needsBounds(h *Harness) string {
 	return suite.Unless(h.Bounded != nil, "the harness has no Bounded")
 }
 
+// scanCases returns the cases of PutDead, ScanDead and the limits of dead letters.
 func scanCases() []testCase {
 	return []testCase{
 		{
@@ -321,7 +323,8 @@ func scanCases() []testCase {
 	}
 }
 
-// auditFull expects that an Auditor reports the full dead letters of a queue.
+// auditFull waits until Audit reports that the dead letters of the queue are full. It does nothing
+// if b is not an Auditor.
 func (w *world) auditFull(b broker.Broker, queue string) {
 	w.Helper()
 	a, ok := capability.As[broker.Auditor](b)
@@ -392,6 +395,8 @@ func manyLetters(w *world) {
 	}
 }
 
+// firstDifference returns the first index at which a and b differ, or the length of the shorter
+// one.
 func firstDifference(a, b []string) int {
 	for i := range min(len(a), len(b)) {
 		if a[i] != b[i] {
@@ -401,7 +406,7 @@ func firstDifference(a, b []string) int {
 	return min(len(a), len(b))
 }
 
-// put puts a dead letter.
+// put puts the dead letter d with PutDead. An error fails the case at once.
 func (w *world) put(b broker.Broker, queue string, d broker.Dead) {
 	w.Helper()
 	ctx, cancel := w.Ctx()
@@ -409,8 +414,8 @@ func (w *world) put(b broker.Broker, queue string, d broker.Dead) {
 	w.Must(w.deadLetterer(b).PutDead(ctx, queue, d), "PutDead(%q, %q)", queue, d.Message.ID)
 }
 
-// scan scans a queue, with an action for each index, and returns the ids of the letters that were
-// shown.
+// scan scans the dead letters of a queue. action decides about a letter by its index in this scan.
+// It returns the ids of the letters that were shown. An error fails the case at once.
 func (w *world) scan(b broker.Broker, queue string, action func(i int) broker.DeadAction) (ids []string) {
 	w.Helper()
 	ctx, cancel := w.Ctx()
@@ -422,7 +427,8 @@ func (w *world) scan(b broker.Broker, queue string, action func(i int) broker.De
 	return ids
 }
 
-// scans scans a queue with the given actions and expects the letters want.
+// scans scans the dead letters of a queue, with an action by id, DeadKeep for the others. It
+// expects that the scan shows the letters with the ids want, in this order.
 func (w *world) scans(b broker.Broker, queue string, actions map[string]broker.DeadAction, want ...string) {
 	w.Helper()
 	ctx, cancel := w.Ctx()
@@ -437,7 +443,8 @@ func (w *world) scans(b broker.Broker, queue string, actions map[string]broker.D
 	}
 }
 
-// wantNotes checks the texts and the time of a letter.
+// wantNotes expects that the dead letter d has the queue, texts, attempts and time of want. If the
+// adapter promises Reasonless, only the queue may be set.
 func (w *world) wantNotes(d, want broker.Dead) {
 	w.Helper()
 	if w.h.Promises.Reasonless {

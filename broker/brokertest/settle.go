@@ -10,6 +10,7 @@ import (
 	"github.com/swarmiji/swarmiji/broker"
 )
 
+// settleCases returns the cases of Ack, AckSync, Release and DeadLetter.
 func settleCases() []testCase {
 	cs := []testCase{
 		{
@@ -259,7 +260,8 @@ func settlements() []settlement {
 	}
 }
 
-// onTime checks that the time at has come, and that it came no longer ago than the slack.
+// onTime expects that the time at has come, not longer ago than Slack. format and args name the
+// message in a failure.
 func (w *world) onTime(at time.Time, format string, args ...any) {
 	w.Helper()
 	switch late := time.Since(at); {

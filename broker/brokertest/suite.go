@@ -30,12 +30,14 @@ func Run(t *testing.T, open func(t testing.TB) *Harness) {
 	suite.Run(t, cases(), open, newWorld, about)
 }
 
-// about returns the file and the promises of the report of a run with h.
+// about returns the description of a run with h: the file of the report, the port, and the
+// promises.
 func about(h *Harness) suite.About {
 	return suite.About{File: h.Report, Port: "broker", Promises: append(suite.Promises(h.Promises), suite.Promise("Leases", h.Leases > 0))}
 }
 
-// Bench measures publish alone, and publish, receive and ack together, with several goroutines.
+// Bench measures three things: publishing alone with several goroutines, publishing, receiving and
+// acknowledging together, and one message at a time.
 func Bench(b *testing.B, open func(t testing.TB) *Harness) {
 	b.Helper()
 	bench(b, open)

@@ -18,7 +18,8 @@ type Transaction struct {
 	Rollback func() error
 }
 
-// publishTx calls PublishTx, which must be offered.
+// publishTx stores messages with PublishTx in the transaction t and returns the error. It fails the
+// case at once if b is not a TxPublisher.
 func (w *world) publishTx(b broker.Broker, t tx.Tx, ms ...broker.Outgoing) error {
 	w.Helper()
 	p, ok := capability.As[broker.TxPublisher](b)
@@ -30,7 +31,8 @@ func (w *world) publishTx(b broker.Broker, t tx.Tx, ms ...broker.Outgoing) error
 	return w.Clean(p.PublishTx(ctx, t, ms))
 }
 
-// lives expects that statements of t still succeed.
+// lives expects that statements of t still succeed. after names the step before, for a failure. An
+// error fails the case at once.
 func (w *world) lives(t tx.Tx, after string) {
 	w.Helper()
 	ctx, cancel := w.Ctx()
@@ -43,6 +45,7 @@ func (w *world) lives(t tx.Tx, after string) {
 	w.Must(rows.Close(), "closing the rows after %s", after)
 }
 
+// transactionCases returns the cases of TxPublisher.
 func transactionCases() []testCase {
 	return []testCase{
 		{

@@ -8,6 +8,7 @@ import (
 	"github.com/swarmiji/swarmiji/capability"
 )
 
+// watchCases returns the cases of Watcher.
 func watchCases() []testCase {
 	return []testCase{
 		{
@@ -47,7 +48,7 @@ func watchCases() []testCase {
 	}
 }
 
-// listener records the states that Watch reports.
+// listener records the states that Watch reports, with their errors. stop is that of Watch.
 type listener struct {
 	stop   func()
 	inside atomic.Int32
@@ -57,6 +58,8 @@ type listener struct {
 	errs   []error
 }
 
+// listen watches b until the end of the case and returns the listener that records the states. It
+// expects that one call is made at a time. It fails the case at once if b is not a Watcher.
 func (w *world) listen(b broker.Broker) *listener {
 	w.Helper()
 	watcher, ok := capability.As[broker.Watcher](b)
@@ -77,6 +80,7 @@ func (w *world) listen(b broker.Broker) *listener {
 	return l
 }
 
+// last returns the last reported state, "" before the first. It takes l.mu.
 func (l *listener) last() broker.ConnState {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -86,6 +90,7 @@ func (l *listener) last() broker.ConnState {
 	return l.states[len(l.states)-1]
 }
 
+// reason returns the error of the last Disconnected state, nil without one. It takes l.mu.
 func (l *listener) reason() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -97,6 +102,7 @@ func (l *listener) reason() error {
 	return nil
 }
 
+// count returns the number of reported states. It takes l.mu.
 func (l *listener) count() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()

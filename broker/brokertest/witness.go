@@ -16,10 +16,12 @@ import (
 // backAgain limits the time until a node is present again after its connection was restored.
 const backAgain = 5 * time.Second
 
+// witnessCases returns the cases of Witness.
 func witnessCases() []testCase {
 	return append(noteCases(), nodeCases()...)
 }
 
+// noteCases returns the cases of NoteStart and JudgeStart.
 func noteCases() []testCase {
 	return []testCase{
 		{
@@ -191,6 +193,7 @@ func noteCases() []testCase {
 	}
 }
 
+// nodeCases returns the cases of NodeState and Leave.
 func nodeCases() []testCase {
 	return []testCase{
 		{
@@ -321,17 +324,18 @@ func nodeCases() []testCase {
 // noted is the time in the notes of the cases, in milliseconds since 1970.
 const noted = 1_767_000_000_123
 
-// note returns a note of a start of the message "m".
+// note returns a note of a start of the message "m", with the time noted.
 func note(nonce, node string) broker.Start {
 	return broker.Start{ID: "m", Nonce: nonce, Node: node, At: time.UnixMilli(noted)}
 }
 
-// node returns the full name of a node.
+// node returns the full name of a node: the prefix of the harness and name.
 func (w *world) node(name string) string { return w.h.Prefix + name }
 
-// note returns a note of a start of the message "m" on a node.
+// note returns a note of a start of the message "m" on the node with the given short name.
 func (w *world) note(nonce, node string) broker.Start { return note(nonce, w.node(node)) }
 
+// nonces returns the nonces of notes, in their order.
 func nonces(notes []broker.Start) []string {
 	ns := make([]string, len(notes))
 	for i := range notes {
@@ -340,6 +344,7 @@ func nonces(notes []broker.Start) []string {
 	return ns
 }
 
+// witness returns b as a Witness. It fails the case at once if b is not a Witness.
 func (w *world) witness(b broker.Broker) broker.Witness {
 	w.Helper()
 	n, ok := capability.As[broker.Witness](b)
@@ -359,6 +364,8 @@ func (w *world) noteStart(b broker.Broker, queue string, s broker.Start, want ..
 	w.sameNotes(got, want)
 }
 
+// sameNotes expects that two lists of notes are equal, with times that differ by less than a
+// millisecond.
 func (w *world) sameNotes(got, want []broker.Start) {
 	w.Helper()
 	same := slices.EqualFunc(got, want, func(a, b broker.Start) bool {
@@ -371,6 +378,8 @@ func (w *world) sameNotes(got, want []broker.Start) {
 	}
 }
 
+// judgeStart sets s.Verdict to v and stores the verdict with JudgeStart. An error fails the case at
+// once.
 func (w *world) judgeStart(b broker.Broker, queue string, s *broker.Start, v broker.StartVerdict) {
 	w.Helper()
 	ctx, cancel := w.Ctx()
@@ -379,7 +388,8 @@ func (w *world) judgeStart(b broker.Broker, queue string, s *broker.Start, v bro
 	w.Must(w.witness(b).JudgeStart(ctx, queue, *s), "JudgeStart(%q, %s)", queue, s.Nonce)
 }
 
-// nodeState asks once for the state of a node, by its short name. An error must be a temporary one.
+// nodeState asks once for the state of a node, by its short name, and returns the answer. An error
+// that neither a lost connection nor a blocked server explains fails the case at once.
 func (w *world) nodeState(b broker.Broker, node string) (broker.NodeState, error) {
 	w.Helper()
 	ctx, cancel := w.Ctx()
@@ -391,6 +401,7 @@ func (w *world) nodeState(b broker.Broker, node string) (broker.NodeState, error
 	return state, err
 }
 
+// wantState asks once for the state of a node, by its short name, and expects want and no error.
 func (w *world) wantState(b broker.Broker, node string, want broker.NodeState) {
 	w.Helper()
 	if state, err := w.nodeState(b, node); err != nil || state != want {
@@ -398,7 +409,8 @@ func (w *world) wantState(b broker.Broker, node string, want broker.NodeState) {
 	}
 }
 
-// absentSoon waits until a node is absent, and expects that the node lives is present all the time.
+// absentSoon waits until a node is absent, by its short name. It expects that the node lives is
+// present all the time.
 func (w *world) absentSoon(b broker.Broker, node, lives string) {
 	w.Helper()
 	w.Until(node+" is absent", func() bool {
@@ -408,7 +420,9 @@ func (w *world) absentSoon(b broker.Broker, node, lives string) {
 	})
 }
 
-// presentSoon waits until a node is present whose connection was restored.
+// presentSoon waits until a node, by its short name, is present after its connection was restored.
+// It expects that this takes at most backAgain and Slack. A node that has left fails the case at
+// once.
 func (w *world) presentSoon(b broker.Broker, node string) {
 	w.Helper()
 	begun := time.Now()

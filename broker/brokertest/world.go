@@ -22,6 +22,7 @@ type world struct {
 	counter int
 }
 
+// newWorld returns the environment of a case with the harness h. It opens nothing.
 func newWorld(t testing.TB, h *Harness) *world {
 	w := &world{h: h}
 	w.World = suite.NewWorld(t, suite.Config[broker.Broker]{
@@ -30,7 +31,8 @@ func newWorld(t testing.TB, h *Harness) *world {
 	return w
 }
 
-// queue creates a queue and returns its full name.
+// queue creates a queue with Declare, or with Subscribe if b is not a Declarer. It returns the full
+// name: the prefix of the harness and name. An error fails the case at once.
 func (w *world) queue(b broker.Broker, name string, levels ...int) string {
 	w.Helper()
 	q := w.h.Prefix + name
@@ -45,7 +47,7 @@ func (w *world) queue(b broker.Broker, name string, levels ...int) string {
 	return q
 }
 
-// publish publishes and expects success.
+// publish publishes the messages one after the other. An error fails the case at once.
 func (w *world) publish(b broker.Broker, queue string, ms ...*broker.Message) {
 	w.Helper()
 	ctx, cancel := w.Ctx()
@@ -55,7 +57,8 @@ func (w *world) publish(b broker.Broker, queue string, ms ...*broker.Message) {
 	}
 }
 
-// subscribe opens a subscription with the given prefetch.
+// subscribe opens a subscription with the given prefetch and the lease Harness.Leases. An error
+// fails the case at once.
 func (w *world) subscribe(b broker.Broker, queue string, prefetch int) broker.Subscription {
 	w.Helper()
 	ctx, cancel := w.Ctx()
@@ -65,7 +68,7 @@ func (w *world) subscribe(b broker.Broker, queue string, prefetch int) broker.Su
 	return s
 }
 
-// receive waits for the next delivery.
+// receive waits for the next delivery and returns it. An error fails the case at once.
 func (w *world) receive(s broker.Subscription) broker.Delivery {
 	w.Helper()
 	ctx, cancel := w.Ctx()
@@ -75,7 +78,7 @@ func (w *world) receive(s broker.Subscription) broker.Delivery {
 	return d
 }
 
-// receiveN waits for n deliveries.
+// receiveN waits for n deliveries and returns them. An error fails the case at once.
 func (w *world) receiveN(s broker.Subscription, n int) []broker.Delivery {
 	w.Helper()
 	ds := make([]broker.Delivery, n)
@@ -85,7 +88,7 @@ func (w *world) receiveN(s broker.Subscription, n int) []broker.Delivery {
 	return ds
 }
 
-// nothing expects that no delivery arrives within Quiet.
+// nothing expects that no delivery arrives within Quiet. A delivery fails the case at once.
 func (w *world) nothing(s broker.Subscription, format string, args ...any) {
 	w.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), w.Quiet)
@@ -97,7 +100,7 @@ func (w *world) nothing(s broker.Subscription, format string, args ...any) {
 	w.WantIs(err, context.DeadlineExceeded, "Receive of an empty queue")
 }
 
-// ack acknowledges each delivery.
+// ack acknowledges each delivery. An error fails the case at once.
 func (w *world) ack(ds ...broker.Delivery) {
 	w.Helper()
 	ctx, cancel := w.Ctx()
@@ -108,7 +111,8 @@ func (w *world) ack(ds ...broker.Delivery) {
 }
 
 // ackAfterCut receives from s and acknowledges, until one acknowledgement succeeds. A delivery that
-// s received before Harness.Sever cut its connection may fail first; transient says how.
+// s received before Harness.Sever cut its connection may fail first, see transient. Any other error
+// fails the case at once.
 func (w *world) ackAfterCut(s broker.Subscription) {
 	w.Helper()
 	for {
@@ -123,7 +127,7 @@ func (w *world) ackAfterCut(s broker.Subscription) {
 	}
 }
 
-// closeSub closes a subscription.
+// closeSub closes a subscription. An error fails the case at once.
 func (w *world) closeSub(s broker.Subscription) {
 	w.Helper()
 	ctx, cancel := w.Ctx()
@@ -131,7 +135,7 @@ func (w *world) closeSub(s broker.Subscription) {
 	w.Must(s.Close(ctx), "Subscription.Close")
 }
 
-// closeBroker closes a Broker.
+// closeBroker closes a Broker. An error fails the case at once.
 func (w *world) closeBroker(b broker.Broker) {
 	w.Helper()
 	ctx, cancel := w.Ctx()
@@ -139,12 +143,13 @@ func (w *world) closeBroker(b broker.Broker) {
 	w.Must(b.Close(ctx), "Broker.Close")
 }
 
-// msg returns a plain message.
+// msg returns a message with the given id, Generation 0, priority 100, a short text as its body,
+// and no headers.
 func msg(id string) *broker.Message {
 	return &broker.Message{ID: id, ContentType: "text/plain", Body: []byte("body of " + id), Priority: 100}
 }
 
-// msgs returns n plain messages with the ids prefix-0 to prefix-(n-1).
+// msgs returns n messages of msg with the ids prefix-0 to prefix-(n-1).
 func msgs(prefix string, n int) []*broker.Message {
 	ms := make([]*broker.Message, n)
 	for i := range ms {
@@ -153,7 +158,7 @@ func msgs(prefix string, n int) []*broker.Message {
 	return ms
 }
 
-// nothingOn expects that no value arrives within Quiet.
+// nothingOn expects that no value arrives on ch within Quiet. A value fails the case at once.
 func (w *world) nothingOn(ch <-chan string, what string) {
 	w.Helper()
 	t := time.NewTimer(w.Quiet)
@@ -165,7 +170,8 @@ func (w *world) nothingOn(ch <-chan string, what string) {
 	}
 }
 
-// async runs a call in a goroutine, because it may wait, and returns the channel of its error.
+// async runs a call in a goroutine, because it may wait, and returns the channel of its error. The
+// ctx of the call ends after the suite's patience.
 func (w *world) async(call func(ctx context.Context) error) <-chan error {
 	done := make(chan error, 1)
 	go func() {
@@ -177,7 +183,7 @@ func (w *world) async(call func(ctx context.Context) error) <-chan error {
 }
 
 // drain receives and acknowledges until every message of want was seen, and then expects no other
-// message. It returns how often each was seen.
+// message. want holds names, see name. It returns how often each message was seen.
 func (w *world) drain(s broker.Subscription, want ...string) map[string]int {
 	w.Helper()
 	seen := w.collect(s, want)
@@ -215,8 +221,8 @@ func (w *world) drainAllAnd(s broker.Subscription, maybe []string, want ...strin
 	}
 }
 
-// collect receives and acknowledges until every message of want was seen. It returns how often each
-// was seen.
+// collect receives and acknowledges until every message of want was seen, and returns how often
+// each message was seen. An error fails the case at once.
 func (w *world) collect(s broker.Subscription, want []string) map[string]int {
 	w.Helper()
 	seen := make(map[string]int)
@@ -239,7 +245,7 @@ func (w *world) collect(s broker.Subscription, want []string) map[string]int {
 	return seen
 }
 
-// names returns the names of messages.
+// names returns the name of each message.
 func names(ms ...*broker.Message) []string {
 	ns := make([]string, len(ms))
 	for i, m := range ms {
@@ -248,10 +254,11 @@ func names(ms ...*broker.Message) []string {
 	return ns
 }
 
-// name returns the name of a message in the port: ID and Generation.
+// name returns the name of a message in the suite: "ID/Generation".
 func name(m *broker.Message) string { return fmt.Sprintf("%s/%d", m.ID, m.Generation) }
 
-// wantFirst expects that a delivery is counted as the first one, by a broker that counts.
+// wantFirst expects that Deliveries of d is 1, and exact if the broker counts. what names the
+// delivery in a failure.
 func (w *world) wantFirst(d broker.Delivery, what string) {
 	w.Helper()
 	if n, exact := d.Deliveries(); n != 1 || exact == w.h.Promises.Uncounted {

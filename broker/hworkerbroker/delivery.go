@@ -31,8 +31,9 @@ type delivery struct {
 	provenAt  time.Time // when this process last held the job for certain, on its clock
 }
 
-// newDelivery returns the delivery of a payload that was claimed after the time before, with the
-// noted start time. It does not add it to the held ones.
+// newDelivery returns the delivery of a claimed payload. start is the start time that the server
+// has noted, in its stored form. before is a time before the claim, on this process's clock. The
+// result has no message yet and is not among the held ones.
 func newDelivery(s *subscription, payload, start string, before time.Time) *delivery {
 	return &delivery{
 		sub: s, payload: payload, starts: []string{start}, startedAt: before, provenAt: before,
@@ -225,8 +226,8 @@ func (d *delivery) markLost() {
 	}
 }
 
-// markReceived must be called before Receive returns the delivery. It reports whether the job is
-// still held, and marks it as received. If the job has waited in this process for longer than
+// markReceived marks the delivery as received, and reports whether the job is still held. Receive
+// calls it before it returns the delivery. If the job has waited in this process for longer than
 // checkInterval, its time begins now: markReceived renews the start time on the server (renew).
 //
 // It waits for that for at most about checkInterval; without an answer the start time stays. It
@@ -244,11 +245,12 @@ func (d *delivery) markReceived(ctx context.Context) bool {
 	return d.state == nil
 }
 
-// renewOrCheck is called by the upkeep of the Broker and waits for the server. It takes d.mu, or
-// does nothing if a settlement or renewal holds it.
+// renewOrCheck renews the start time of a held job on the server, or checks that this process still
+// holds the job. upkeepLoop calls it at each checkInterval. It waits for the server. It takes d.mu,
+// or does nothing if a settlement or renewal holds it.
 //
-//   - Config.Heartbeat is set, or Receive has not returned the job: it renews the start time if
-//     the last proof that the job is held is a third of Config.Timeout old.
+//   - Config.Heartbeat is set, or Receive has not returned the job: it renews the start time if the
+//     last proof that the job is held is a third of Config.Timeout old.
 //   - Otherwise: it only checks that this process still holds the job, once the job runs longer
 //     than Config.Timeout.
 //   - The delivery has ended: it does nothing.

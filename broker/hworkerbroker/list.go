@@ -13,8 +13,8 @@ import (
 
 // Queues implements [broker.QueueLister]. A queue is known while it has jobs: waiting, in progress,
 // broken or failed. Queues of other programs on the server are among them. It reads the names of
-// all keys of the database, so its time grows with their number. It waits for the server and has
-// the errors of Stats.
+// all keys of the database, so its time grows with their number. It waits for the server. Returns
+// ErrUnavailable if ctx ends first, ErrClosed after Close, and other errors of the server.
 func (b *Broker) Queues(ctx context.Context) ([]string, error) {
 	if b.life.Err() != nil {
 		return nil, fmt.Errorf("hworker queues: %w", broker.ErrClosed)
@@ -85,8 +85,8 @@ func (b *Broker) List(ctx context.Context, queue string, lq broker.ListQuery) (b
 	return p, nil
 }
 
-// shown returns the message in a payload. A payload that cannot be read becomes the body of a
-// message without an id.
+// shown returns the message in a payload, as lists and scans show it. A payload that cannot be read
+// becomes the body of a message without an id.
 func shown(payload string) *broker.Message {
 	m, err := decode(payload)
 	if err != nil {

@@ -170,7 +170,8 @@ func split(payload string) (uuid string, job json.RawMessage, err error) {
 	return uuid, job, nil
 }
 
-// taskID returns the id in body if it is a task in JSON, "" for any other body.
+// taskID returns the member "id" of body if body is a task in JSON: an object with a task name. It
+// returns "" for any other body.
 func taskID(body []byte) string {
 	var t struct{ Task, ID string }
 	if !bytes.Contains(body, []byte(`"task"`)) || json.Unmarshal(body, &t) != nil || t.Task == "" {

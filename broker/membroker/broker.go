@@ -235,7 +235,8 @@ func (b *Broker) Declare(ctx context.Context, qs ...broker.Queue) error {
 
 // Subscribe implements [broker.Broker]. It creates the queue if it does not exist, and waits only
 // for a connection. A Prefetch of 0 or less means no limit. Lease is ignored, because a connection
-// in memory always works until it is cut. It takes b.mu.
+// in memory always works until it is cut. It takes b.mu, and before that the Server's mutex to
+// create the queue.
 //
 // Returns ErrMalformed for a name that is not valid, ErrUnavailable if ctx ends before a connection
 // exists, ErrClosed after Close.

@@ -3,7 +3,7 @@ package membroker
 // links hold the neighbors of a struct in a chain.
 type links[T any] struct{ prev, next *T }
 
-// linked is a pointer to a struct with links.
+// linked is a pointer to a struct with links, which its method returns.
 type linked[T any] interface {
 	*T
 	links() *links[T]

@@ -75,7 +75,7 @@ func (c *clock) fire() {
 	c.arm(time.Now())
 	c.mu.Unlock()
 	for _, a := range due {
-		a.it.q.due(a.it, a.at)
+		a.it.q.makeReady(a.it, a.at)
 	}
 }
 

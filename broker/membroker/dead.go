@@ -12,7 +12,8 @@ import (
 type letter struct{ broker.Dead }
 
 // PutDead implements [broker.DeadLetterer]. It creates the queue if it does not exist, and drops
-// the oldest letters above the limits. It waits only for a connection. It takes the queue's mutex.
+// the oldest letters above the limits. It waits only for a connection. It takes the queue's mutex,
+// and before that the Server's to create the queue.
 //
 // Returns ErrMalformed if the message or the queue name is not valid, ErrTooLarge if the message is
 // too large. Returns ErrUnavailable if ctx ends before a connection exists, ErrClosed after Close.
@@ -107,7 +108,12 @@ func (b *Broker) ScanDeadID(ctx context.Context, queue, id string, fn func(*brok
 	return b.scan(ctx, q, letters, fn)
 }
 
-// scan calls fn with letters of q and does as fn returns, see ScanDead.
+// scan calls fn with a copy of each of the letters, in order. It removes a letter from q if fn
+// returns DeadRemove, before the next call. Before each letter it waits for a connection. It takes
+// q.mu for each removal, and holds no mutex during fn.
+//
+// Returns nil after the last letter and when fn returns DeadStop. Returns ErrUnavailable if ctx
+// ends during such a wait, otherwise ctx's cause. Returns ErrClosed after Close.
 func (b *Broker) scan(ctx context.Context, q *queue, letters []*letter, fn func(*broker.Dead) broker.DeadAction) error {
 	for _, l := range letters {
 		if err := b.ready(ctx); err != nil {

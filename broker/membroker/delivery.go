@@ -25,11 +25,11 @@ type delivery struct {
 	sub   *subscription
 	lost  chan struct{} // closed when the connection ends; shared by all its deliveries
 	link  links[delivery]
-	count int32
+	count int32 // number of deliveries of the item when it was delivered, with this one
 	state settleState
 }
 
-// links returns the neighbors of d in its chain.
+// links returns a pointer to the neighbors of d in its chain, which the chain changes.
 func (d *delivery) links() *links[delivery] { return &d.link }
 
 // Message implements [broker.Delivery]. It returns the same pointer each time.

@@ -39,8 +39,9 @@ func (b *Broker) Stats(ctx context.Context, queue string) (broker.Stats, error) 
 	}, nil
 }
 
-// oldest returns since when the message waits that became ready first, zero if none waits. Within
-// the ring and the heap of a level the first item became ready first. Call it with q.mu held.
+// oldest returns the time at which the longest-waiting ready message became ready, zero if no
+// message is ready. Within the ring and the heap of a level the first item became ready first. Call
+// it with q.mu held.
 func (q *queue) oldest() time.Time {
 	var first *item
 	look := func(it *item) {

@@ -38,11 +38,18 @@ type item struct {
 // bySeq is a heap of items in the order of their arrival.
 type bySeq []*item
 
-func (h bySeq) Len() int           { return len(h) }
+func (h bySeq) Len() int { return len(h) }
+
+// Less orders items by arrival.
 func (h bySeq) Less(i, j int) bool { return h[i].seq < h[j].seq }
-func (h bySeq) Swap(i, j int)      { swap(h, i, j) }
-func (h *bySeq) Push(x any)        { push((*[]*item)(h), x) }
-func (h *bySeq) Pop() any          { return pop((*[]*item)(h)) }
+
+func (h bySeq) Swap(i, j int) { swap(h, i, j) }
+
+// Push appends x, an *item, for container/heap.
+func (h *bySeq) Push(x any) { push((*[]*item)(h), x) }
+
+// Pop removes and returns the last item, for container/heap.
+func (h *bySeq) Pop() any { return pop((*[]*item)(h)) }
 
 // byDue is a heap of items in the order of their due time.
 type byDue []*item
@@ -57,23 +64,29 @@ func (h byDue) Less(i, j int) bool {
 	return h[i].seq < h[j].seq
 }
 func (h byDue) Swap(i, j int) { swap(h, i, j) }
-func (h *byDue) Push(x any)   { push((*[]*item)(h), x) }
-func (h *byDue) Pop() any     { return pop((*[]*item)(h)) }
 
-// swap swaps two items of a heap and updates their indexes.
+// Push appends x, an *item, for container/heap.
+func (h *byDue) Push(x any) { push((*[]*item)(h), x) }
+
+// Pop removes and returns the last item, for container/heap.
+func (h *byDue) Pop() any { return pop((*[]*item)(h)) }
+
+// swap swaps two items of a heap and updates their indexes. It serves [heap.Interface].
 func swap(h []*item, i, j int) {
 	h[i], h[j] = h[j], h[i]
 	h[i].index, h[j].index = i, j
 }
 
-// push appends an item to a heap and sets its index.
+// push appends x, which must be an *item, to the slice of a heap and sets its index. It serves
+// [heap.Interface]: container/heap restores the order.
 func push(h *[]*item, x any) {
 	it := x.(*item)
 	it.index = len(*h)
 	*h = append(*h, it)
 }
 
-// pop removes and returns the last item of a heap.
+// pop removes and returns the last item of the slice of a heap, and sets its index to -1. It serves
+// [heap.Interface]: container/heap moves the first item to the end before.
 func pop(h *[]*item) *item {
 	last := len(*h) - 1
 	it := (*h)[last]

@@ -21,8 +21,8 @@ func (b *Broker) Queues(ctx context.Context) ([]string, error) {
 }
 
 // List implements [broker.Lister]. It shows every place, and passes over the messages before the
-// page. Held messages have no time. It waits only for a connection.
-// It takes the queue's mutex; for held messages also the Server's and those of the Brokers.
+// page. Held messages have no time. It waits only for a connection. It takes the queue's mutex; for
+// held messages also the Server's and those of the Brokers.
 //
 // Returns ErrMalformed for an invalid name, place or cursor, ErrNoQueue if the queue does not
 // exist. Returns ErrUnavailable if ctx ends before a connection exists, ErrClosed after Close.
@@ -62,8 +62,9 @@ func (b *Broker) List(ctx context.Context, queue string, lq broker.ListQuery) (b
 	return page(all, skip, skip, lq.Limit), nil
 }
 
-// page returns the page that begins at index from of all and has up to limit messages. skip is the
-// number of messages before the page.
+// page returns the part of all that begins at index from, up to limit messages, as a page. If all
+// has more messages, its Next is skip + limit. skip is the number of messages of the queue before
+// the page.
 func page(all []broker.Listed, skip, from, limit int) broker.Page {
 	var p broker.Page
 	all = all[min(from, len(all)):]

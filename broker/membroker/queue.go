@@ -8,7 +8,8 @@ import (
 	"github.com/swarmiji/swarmiji/broker"
 )
 
-// level holds the messages of one priority level.
+// level holds the ready messages of one priority level. Those in returned come before those in
+// ring.
 type level struct {
 	bound    int // the highest priority number in it; the last level has no limit
 	ring     ring
@@ -97,8 +98,8 @@ func (q *queue) insert(m *broker.Message, at time.Time, same *item) {
 	}
 }
 
-// supersedes reports whether it, or another item with the same ID that follows it, has the
-// Generation of m or a later one. Call it with q.mu held.
+// supersedes reports whether the item has the Generation of m or a later one. It also checks the
+// items that follow it in the list of its ID. Call it with the queue's mutex held.
 func (it *item) supersedes(m *broker.Message) bool {
 	for ; it != nil; it = it.same {
 		if it.m.Generation >= m.Generation {
@@ -108,8 +109,8 @@ func (it *item) supersedes(m *broker.Message) bool {
 	return false
 }
 
-// dropWaiting drops it and the items with the same ID that follow it, except those that a consumer
-// holds. Call it with q.mu held.
+// dropWaiting drops the item and those with the same ID that follow it in the list of the ID,
+// except items that a consumer holds. Call it with q.mu held.
 func (q *queue) dropWaiting(it *item) {
 	for it != nil {
 		next := it.same // drop removes it from the list
@@ -148,10 +149,10 @@ func (q *queue) delay(it *item, at time.Time) {
 	q.s.clock.add(it)
 }
 
-// due makes a delayed item ready at the end of its level and gives ready messages to waiting
+// makeReady makes a delayed item ready at the end of its level and gives ready messages to waiting
 // receivers. It does nothing if the item was removed or got another time than at. Call it without
 // q.mu, which it takes.
-func (q *queue) due(it *item, at time.Time) {
+func (q *queue) makeReady(it *item, at time.Time) {
 	q.mu.Lock()
 	if it.place == delayed && it.due.Equal(at) {
 		q.delayed--

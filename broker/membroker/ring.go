@@ -7,7 +7,7 @@ import "iter"
 type ring struct {
 	slots      []*item // its length is a power of two; the item at position p is in slots[p & (len-1)]
 	head, tail uint64  // positions of the first used and the first free slot
-	holes      int
+	holes      int     // used slots without an item
 }
 
 // minRing is the smallest number of slots of a ring that shrinks.
@@ -64,7 +64,7 @@ func (r *ring) remove(it *item) {
 }
 
 // resize moves the items, without the holes, to new slots. Their number is a power of two with room
-// for at least twice the items.
+// for at least twice the items, at least minRing. Call it with the queue's mutex held.
 func (r *ring) resize() {
 	old, head, tail := r.slots, r.head, r.tail
 	size := minRing
@@ -79,7 +79,8 @@ func (r *ring) resize() {
 	}
 }
 
-// all iterates over the items, first to last.
+// all iterates over the items, first to last, and removes none. Hold the queue's mutex during the
+// iteration, and do not change the ring.
 func (r *ring) all() iter.Seq[*item] {
 	return func(yield func(it *item) bool) {
 		for p := r.head; p != r.tail; p++ {

@@ -11,13 +11,13 @@ import (
 type waiter struct {
 	link     links[waiter]
 	ch       chan struct{} // receives one value when the wait is over; capacity 1
-	d        *delivery
+	d        *delivery     // the outcome of a Receive: a delivery or err
 	err      error
-	admitted bool
+	admitted bool    // a publisher may continue, because its queue has room
 	woken    *waiter // the next waiter that is woken
 }
 
-// links returns the neighbors of w in its chain.
+// links returns a pointer to the neighbors of w in its chain, which the chain changes.
 func (w *waiter) links() *links[waiter] { return &w.link }
 
 // subscription implements broker.Subscription and broker.Resizer. q.mu guards all fields below q
@@ -37,7 +37,7 @@ type subscription struct {
 	isEager   bool  // it is in q.eager
 }
 
-// links returns the neighbors of s in its chain.
+// links returns a pointer to the neighbors of s in its chain, which the chain changes.
 func (s *subscription) links() *links[subscription] { return &s.link }
 
 // hasRoom reports whether s may get one more message: its Broker is connected, s is open, and its

@@ -16,6 +16,7 @@ type watchers struct {
 	all   []*watcher
 }
 
+// watcher is one call of Watch. The mutex of its watchers guards all fields but fn.
 type watcher struct {
 	fn      func(broker.ConnState, error)
 	pending []change // not reported yet
@@ -23,6 +24,7 @@ type watcher struct {
 	stopped bool
 }
 
+// change is a state of the connection with its cause. err is nil for Connected.
 type change struct {
 	state broker.ConnState
 	err   error

@@ -24,11 +24,13 @@ type notes struct {
 	nodes  map[string]*node
 }
 
+// noteKey names the message whose handler was started.
 type noteKey struct {
 	queue, id  string
 	generation int
 }
 
+// noteList holds the notes of one message, oldest first. latest is when the last one was stored.
 type noteList struct {
 	key    noteKey
 	starts []broker.Start
@@ -133,9 +135,10 @@ func checkNode(name string) error {
 	return fmt.Errorf("membroker: node name %.140q: %w", name, broker.ErrMalformed)
 }
 
-// add adds s to the notes of its message and returns the earlier ones. A note with the nonce of s
-// is not added again. s.Node is present from now on while b is connected, unless the node has left.
-// It drops notes and nodes that are older than noteRetention. It takes ns.mu.
+// add stores s as a note of its message and returns the notes that were stored before s. A note
+// with the nonce of s is not stored again. s.Node is present from now on while b is connected,
+// unless the node has left. It drops notes and nodes that are older than noteRetention. It takes
+// ns.mu.
 func (ns *notes) add(b *Broker, queue string, s broker.Start) []broker.Start {
 	ns.mu.Lock()
 	defer ns.mu.Unlock()
@@ -181,7 +184,7 @@ func (ns *notes) judge(queue string, s broker.Start) {
 }
 
 // state returns the state of a node: absent if it noted no start or its Broker is not connected,
-// left if Leave was called. It takes ns.mu.
+// left if Leave was called, otherwise present. It takes ns.mu.
 func (ns *notes) state(name string) broker.NodeState {
 	ns.mu.Lock()
 	defer ns.mu.Unlock()

@@ -132,8 +132,8 @@ func (b *Broker) Close(ctx context.Context) error {
 	return err
 }
 
-// background runs fn in a goroutine for which Close waits. The ctx of fn ends during Close. It
-// returns false, without a start, once Close has begun. It takes b.mu.
+// background runs fn in a goroutine for which Close waits, and returns true. The ctx of fn ends
+// during Close. Once Close has begun it does not run fn and returns false. It takes b.mu.
 func (b *Broker) background(fn func(ctx context.Context)) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

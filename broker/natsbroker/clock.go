@@ -26,10 +26,10 @@ type serverClock struct {
 	session  *natsconn.Session // the connection at that time
 }
 
-// latest returns the server's time now, or a little later.
+// latest returns an estimate of the server's time now that is not too early.
 func (c *serverClock) latest() time.Time { return c.serverAt.Add(time.Since(c.askedAt)) }
 
-// earliest returns the server's time now, or a little earlier.
+// earliest returns an estimate of the server's time now that is not too late.
 func (c *serverClock) earliest() time.Time { return c.serverAt.Add(time.Since(c.heardAt)) }
 
 // fresh reports whether the server need not be asked again: s is nil or the connection of the last
@@ -56,10 +56,10 @@ func (b *Broker) askTime(ctx context.Context) error {
 	return nil
 }
 
-// serverTime returns the server's clock. If the last answer is older than a minute or from another
-// connection, one caller takes b.asking, asks again and waits for up to clockTimeout. Other
-// callers get the old clock without a wait. If the question fails the caller gets the old clock
-// too, and it is not asked again for a minute.
+// serverTime returns the server's clock as this process knows it. If the last answer is older than
+// a minute or from another connection, one caller takes b.asking, asks again and waits for up to
+// clockTimeout. Other callers get the old clock without a wait. If the question fails the caller
+// gets the old clock too, and it is not asked again for a minute.
 func (b *Broker) serverTime(ctx context.Context) *serverClock {
 	c := b.clock.Load()
 	if c.fresh(b.conn.Live()) || !b.asking.TryLock() {
@@ -100,7 +100,7 @@ func (b *Broker) dueTime(ctx context.Context, at time.Time) (time.Time, error) {
 	return at, nil
 }
 
-// untilDue returns how long from now at, a time on the server's clock, is. The result may be a
+// untilDue returns the time from now until at, which is on the server's clock. The result may be a
 // little too long, and is 0 or less for a time that has come. It does not wait for the server: if
 // the known time is old, it asks for it in the background.
 func (b *Broker) untilDue(at time.Time) time.Duration {

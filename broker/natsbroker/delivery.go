@@ -27,15 +27,16 @@ type delivery struct {
 	group      *leaseGroup
 	prev, next *delivery // in the list of the group
 	state      settleState
-	maybeAcked bool // an AckSync got no answer
+	maybeAcked bool // an AckSync got no answer; used only while state is busy
 }
 
+// settleState is the progress of a delivery's settlement.
 type settleState uint8
 
 const (
-	open    settleState = iota
-	busy                // a Release, [delivery.DeadLetter], Retry or AckSync is in progress
-	settled             //
+	open settleState = iota
+	busy             // a Release, [delivery.DeadLetter], Retry or AckSync is in progress
+	settled
 )
 
 // ackInfo holds the data in the reply subject of a delivery.
@@ -43,7 +44,7 @@ type ackInfo struct {
 	count     int
 	seq       uint64
 	delivered uint64 // messages that the consumer had delivered, including this one
-	pending   uint64
+	pending   uint64 // messages that the consumer had not delivered yet
 }
 
 // parseReply reads the reply subject of a delivery. It returns false for any other subject, and if

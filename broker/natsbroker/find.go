@@ -118,10 +118,11 @@ func (b *Broker) remove(ctx context.Context, name, id string) error {
 }
 
 // Update implements [broker.Finder]. It replaces the waiting message with the id of o.Message by o,
-// and waits for the server. The message goes to the end of its queue. A change of time or level
-// needs a server of 2.12 or later. Otherwise it returns broker.ErrUnsupported. Returns ErrNotFound
-// if no such message waits, ErrNoQueue if the queue does not exist. Returns ErrMalformed or
-// ErrTooLarge if o cannot be sent.
+// and waits for the server. The message goes to the end of its queue. With a server before 2.12 a
+// new time takes effect at the next delivery, and a change of the level is broker.ErrUnsupported.
+//
+// Returns ErrNotFound if no such message waits, ErrNoQueue if the queue does not exist. Returns
+// ErrMalformed or ErrTooLarge if o cannot be sent.
 func (b *Broker) Update(ctx context.Context, name string, o broker.Outgoing) error {
 	err := b.update(ctx, name, o)
 	if err != nil && o.Message != nil {
@@ -135,7 +136,7 @@ func (b *Broker) Update(ctx context.Context, name string, o broker.Outgoing) err
 //
 //   - Returns ErrNotFound if no such message waits or another process has changed it meanwhile.
 //   - Returns ErrMalformed if o names another queue, and the errors of check.
-//   - Returns ErrUnsupported if the server is too old to move it to another level or time.
+//   - Returns ErrUnsupported if the server is too old to move the message to another subject.
 func (b *Broker) update(ctx context.Context, name string, o broker.Outgoing) error {
 	if err := b.check(o.Message); err != nil {
 		return err

@@ -128,8 +128,8 @@ func (b *Broker) purge(ctx context.Context, name string) (int, error) {
 	return sum, nil
 }
 
-// lastSeq asks the server for the highest sequence of the stream so far, waits for the answer and
-// returns the error of the request.
+// lastSeq returns the highest sequence of the stream so far. It asks the server, waits for the
+// answer and returns the error of the request.
 func (b *Broker) lastSeq(ctx context.Context) (uint64, error) {
 	var resp struct {
 		State struct {
@@ -208,8 +208,8 @@ type mark struct {
 	Removed uint64 `json:"removed"`
 }
 
-// removed returns the highest sequence in a queue's mark, 0 if the queue has no mark. It waits for
-// the server. Returns the errors of readMark.
+// removed returns the sequence in a queue's mark, up to which messages may have been deleted. It
+// returns 0 if the queue has no mark. It waits for the server. Returns the errors of readMark.
 func (b *Broker) removed(ctx context.Context, name string) (uint64, error) {
 	m, _, err := b.readMark(ctx, name)
 	return m.Removed, err

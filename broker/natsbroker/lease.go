@@ -17,7 +17,7 @@ type leaseGroup struct {
 	lost   chan struct{}
 	isLost bool
 	list   *delivery // unsettled deliveries
-	n      int
+	n      int       // number of deliveries in list
 }
 
 // margin returns how much earlier than on the server a lease ends here: a tenth of the lease.

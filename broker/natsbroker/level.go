@@ -47,7 +47,7 @@ var (
 type level struct {
 	s      *subscription
 	index  int
-	urgent bool
+	urgent bool // a less urgent level exists
 
 	want      int // its part of the prefetch
 	held      receive.Held[delivery]
@@ -55,11 +55,11 @@ type level struct {
 	pending   uint64 // messages that the server had after the last one, or at the last question
 	// number of messages that the consumer had delivered to any process, at the last one received here
 	delivered uint64
-	asking    bool
+	asking    bool // the goroutine of askPending runs
 	inbox     *pullInbox
-	created   time.Time   // creation time of the consumer
-	wake      wake.Signal // messages may be requested
-	resets    chan chan struct{}
+	created   time.Time          // creation time of the consumer; only run uses it
+	wake      wake.Signal        // messages may be requested
+	resets    chan chan struct{} // asks run to withdraw its requests; it closes the value then
 }
 
 // pullInbox is the inbox through which messages arrive. After each loss a new one is used, because
@@ -80,8 +80,8 @@ func newLevel(s *subscription, index, want int) *level {
 }
 
 // requestable returns how many messages may be requested now, 0 without an inbox or with a prefetch
-// of 0. While a request is in progress it returns 0 for a small number, so that not every
-// settlement causes a request. Call it with s.mu held.
+// of 0. Not every settlement may cause a request: for a small number it returns 0, unless there is
+// a prefetch and no request is in progress. Call it with s.mu held.
 func (lv *level) requestable() int {
 	l := lv.inbox
 	if l == nil || lv.want == 0 {
@@ -100,7 +100,7 @@ func (lv *level) requestable() int {
 	return n
 }
 
-// wakeIfRoom wakes the level if messages may be requested. Call it with s.mu held.
+// wakeIfRoom wakes the goroutine of the level if messages may be requested. Call it with s.mu held.
 func (lv *level) wakeIfRoom() {
 	if lv.requestable() > 0 {
 		lv.wake.Notify()

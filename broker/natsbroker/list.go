@@ -52,8 +52,8 @@ type part struct {
 	from, to uint64 // sequences, both included
 }
 
-// list is List, without the queue's name in errors. A cursor names the part, and the sequence from
-// which the next page begins.
+// list returns a page like List, but its errors do not name the queue. A cursor names the part, and
+// the sequence from which the next page begins. It reads up to twice lq.Limit messages.
 func (b *Broker) list(ctx context.Context, name string, lq broker.ListQuery) (broker.Page, error) {
 	lq, err := lq.Check()
 	if err != nil {
@@ -94,7 +94,9 @@ func (b *Broker) list(ctx context.Context, name string, lq broker.ListQuery) (br
 	return p, nil
 }
 
-// parts returns the parts of a place: one for each level, or one. It waits for the server.
+// parts returns the parts of the stream that hold the messages of a place. For waiting and held
+// messages these are one for each level, for the other places it is one. For dead letters it first
+// drops those that have expired. It waits for the server and returns its errors.
 func (b *Broker) parts(ctx context.Context, q *queue, place broker.Place) ([]part, error) {
 	switch place {
 	case broker.PlaceDelayed:
@@ -118,8 +120,9 @@ func (b *Broker) parts(ctx context.Context, q *queue, place broker.Place) ([]par
 	return parts, nil
 }
 
-// parseCursor returns the part and the sequence of a cursor of list. Returns ErrMalformed if there
-// are not so many parts.
+// parseCursor returns the index of the part and the sequence in a cursor of list. The cursor ""
+// gives 0 and 0. parts is the number of parts. Returns ErrMalformed for a cursor of another form,
+// or if it names a part that does not exist.
 func parseCursor(cursor string, parts int) (at int, from uint64, err error) {
 	if cursor == "" {
 		return 0, 0, nil
@@ -135,8 +138,9 @@ func parseCursor(cursor string, parts int) (at int, from uint64, err error) {
 	return int(n), from, nil
 }
 
-// listed returns the entry of a page for a stored message of a place. It returns false for a notice
-// of a moved message.
+// listed returns the entry of a page for a stored message of a place, and true. At is the due time
+// of a delayed message, and the time of storage of a waiting one. For a notice of a moved message
+// it returns false.
 func listed(q *queue, st *natsconn.Stored, place broker.Place) (broker.Listed, bool) {
 	if place == broker.PlaceDead {
 		return broker.ListedDead(decodeDead(q, st)), true

@@ -51,7 +51,8 @@ func (n names) record(queue string) string { return n.prefix + "Q." + queueToken
 // purged.
 func (n names) mark(queue string) string { return n.prefix + "M." + queueToken(queue) }
 
-// noteSubjects returns the subjects of notes of starts.
+// noteSubjects returns, with the given prefix, the subjects of notes of starts and of nodes that
+// have left.
 func noteSubjects(prefix string) []string { return []string{prefix + "W.*.*.*", prefix + "L.*"} }
 
 // noteSubject returns the subject of the notes of a message, without the prefix. token is the id's
@@ -60,10 +61,11 @@ func noteSubject(queue, token string, generation int) string {
 	return "W." + queueToken(queue) + "." + token + "." + strconv.Itoa(generation)
 }
 
-// leftSubject returns the subject of the message that a node has left, without the prefix.
+// leftSubject returns the subject of the message which says that a node has left, without the
+// prefix.
 func leftSubject(node string) string { return "L." + queueToken(node) }
 
-// presence returns the subject on which a node answers.
+// presence returns the subject on which a node answers the question whether it is present.
 func (n names) presence(node string) string { return n.prefix + "P." + queueToken(node) }
 
 // consumer returns the name of the durable consumer of a level.

@@ -41,16 +41,18 @@ type outbox struct {
 	mu      sync.Mutex
 	gen     uint64 // number of the newest connection so far
 	recent  []acked
-	next    int
+	next    int // index of the oldest in recent, once it has maxRecent
 	late    []lateSettlement
 	waiting bool // a goroutine waits for a connection, to send late
 }
 
+// acked is an acknowledgement of a delivery of a queue. reply is the subject to which it is sent.
 type acked struct {
 	queue *queue
 	reply string
 }
 
+// lateSettlement is a settlement that waits for a connection. It is dropped if until has passed.
 type lateSettlement struct {
 	acked
 	body  []byte
@@ -80,8 +82,8 @@ func (o *outbox) remember(a acked) {
 	o.next = (o.next + 1) % maxRecent
 }
 
-// nak sends the return of a delivery to its queue. It does not wait. Without a connection it is
-// sent later, unless until has passed. It takes o.mu.
+// nak sends the answer that returns a delivery to its queue. It does not wait. Without a connection
+// it is sent later, unless until has passed. It takes o.mu.
 func (o *outbox) nak(q *queue, reply string, until time.Time) { o.send(q, reply, nakBody, until) }
 
 // isTrusted reports whether settlements may be sent on the connection s.

@@ -164,7 +164,8 @@ func (b *Broker) writeRecord(ctx context.Context, name string, levels []int) (*q
 	}
 }
 
-// warnLevels logs once per queue that it exists with other priority levels than wanted.
+// warnLevels logs, once per queue, that it exists with the levels have, and that want were
+// declared.
 func (b *Broker) warnLevels(ctx context.Context, name string, want, have []int) {
 	if b.firstTime("levels " + name) {
 		b.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "nats: the queue exists with other priority levels and is used as it is; delete its record when it is empty so that it is created again",

@@ -274,7 +274,8 @@ func (s *subscription) handleEarly(d *delivery, m *nats.Msg, at time.Time, wait 
 	}
 }
 
-// nakDelay returns the message that returns a delivery to its queue for d.
+// nakDelay returns the answer that returns a delivery to its queue: the server delivers it again
+// after d.
 func nakDelay(d time.Duration) []byte {
 	return fmt.Appendf(nil, `-NAK {"delay": %d}`, max(d.Nanoseconds(), 1))
 }

@@ -64,8 +64,8 @@ func enableFeatures(have jetstream.StreamConfig) (jetstream.StreamConfig, bool) 
 	return have, change
 }
 
-// allowConsumers returns an existing stream's configuration with the limit of consumers of a new
-// one, if it has no limit, and whether it changed.
+// allowConsumers sets the limit maxConsumers in an existing stream's configuration that has no
+// limit of consumers. It returns the configuration, and whether it has changed.
 func allowConsumers(have jetstream.StreamConfig) (jetstream.StreamConfig, bool) {
 	change := have.MaxConsumers <= 0
 	if change {

@@ -44,8 +44,7 @@ type subscription struct {
 //
 // The lease belongs to the server's consumer, which all processes share. The first subscription
 // sets it. A subscription with a longer lease extends it for all. A shorter one takes effect only
-// if no other process consumes. Every process that has subscribed since then renews its messages
-// in time.
+// if no other process consumes. So each process that consumes renews its messages in time.
 func (b *Broker) Subscribe(ctx context.Context, name string, o broker.SubscribeOptions) (broker.Subscription, error) {
 	s, err := b.subscribe(ctx, name, o)
 	if err != nil {

@@ -52,7 +52,7 @@ type call struct {
 	done chan struct{}
 }
 
-// newCall returns a call for n entries.
+// newCall returns a call that is done when n entries are finished.
 func newCall(n int) *call {
 	c := &call{done: make(chan struct{})}
 	c.left.Store(int64(n))
@@ -96,11 +96,12 @@ func (e *entry[T]) finish(err error) {
 // A new goroutine would have to grow its stack again.
 const idleTimeout = time.Second
 
-// run sends the pending entries in round trips, until no entry was added for idleTimeout.
+// run sends the pending entries in round trips, until no entry was added for idleTimeout or the
+// batcher's ctx ends.
 //
-// After a round trip whose entries are sent again it first waits for the connection's backoff
-// time. If the batcher's ctx ends during that wait, run finishes all pending entries with
-// errClosed and returns. It takes t.mu.
+// After a round trip whose entries are sent again it first waits for the connection's backoff time.
+// If the batcher's ctx ends during that wait, run finishes all pending entries with errClosed and
+// returns. It takes t.mu.
 func (t *batcher[T]) run() {
 	timer := time.NewTimer(idleTimeout)
 	defer timer.Stop()

@@ -25,8 +25,8 @@ type Broker struct {
 	cancel         context.CancelFunc
 	publishCtx     context.Context // ends when Close begins: publishing stops
 	stopPublishing context.CancelFunc
-	settings       sync.Once
-	tending        sync.Once
+	settings       sync.Once // starts the check of the server's settings
+	tending        sync.Once // starts pollLoop
 
 	mu        sync.Mutex
 	closed    bool // Close has begun
@@ -103,8 +103,8 @@ func (b *Broker) open(name string) (*queue, error) {
 	return q, nil
 }
 
-// start runs fn in a goroutine for which Close waits. It returns false, without a start, if Close
-// no longer waits. It takes b.mu.
+// start runs fn in a goroutine for which Close waits, and returns true. If Close has begun to wait
+// for the goroutines, it does not run fn and returns false. It takes b.mu.
 func (b *Broker) start(fn func()) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -119,8 +119,8 @@ func (b *Broker) start(fn func()) bool {
 	return true
 }
 
-// pause blocks for the backoff time of the given attempt, and returns true then. It returns false
-// if ctx or the Broker ended first.
+// pause blocks for the backoff time of the given attempt, of which 0 is the first, and returns true
+// then. It returns false if ctx or the Broker ended first.
 func (b *Broker) pause(ctx context.Context, attempt int) bool {
 	return wake.SleepOr(ctx, b.ctx.Done(), b.conn.Backoff().Interval(attempt))
 }

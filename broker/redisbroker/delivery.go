@@ -89,8 +89,8 @@ func (d *delivery) beginSettle(ctx context.Context) error {
 //     goroutine is woken if it can claim more messages now.
 //   - Another error: d can be settled again.
 //
-// acked must be true for acknowledgements. It prevents that d is counted as ended in its claim,
-// because sendAcks does that itself.
+// acked must be true for acknowledgements: sendAcks counts d as ended in its claim then, and
+// endSettle does not.
 func (d *delivery) endSettle(err error, acked bool) {
 	s := d.sub
 	s.mu.Lock()
@@ -190,8 +190,8 @@ func (d *delivery) notHeldError(ack, resent bool) error {
 // and before that for another settlement of d in progress.
 //
 // Returns ErrSettled or ErrLeaseLost if d is no longer held, and ErrUnavailable if ctx ends before
-// the call. ErrIndeterminate means that the message may have been released. After any error but the
-// first two d can be settled again.
+// the release is sent. ErrIndeterminate means that the message may have been released. After any
+// error but the first two d can be settled again.
 func (d *delivery) Release(ctx context.Context, after time.Duration) error {
 	if err := d.beginSettle(ctx); err != nil {
 		return err

@@ -221,8 +221,8 @@ func (f *fetcher) claim(own *owner, want int) error {
 }
 
 // claimArgs returns arguments of the next claim. renew is the time in microseconds by which to
-// extend the lease, 0 if more than two thirds of the lease are left. open is the list of the places
-// of the open claims, with commas. Call it with s.mu held.
+// extend the lease, 0 if more than two thirds of the lease are left. open is the list of the
+// numbers (places) of the open claims, with commas. Call it with s.mu held.
 //
 // If at least enough finished claims were collected, up to maxDone of them are left out of open and
 // returned as finished. No message of these is held here. The server forgets them if it holds

@@ -37,7 +37,8 @@ func (f *fetcher) returnUnreceived() {
 	s.b.stopListening(s, own)
 }
 
-// lastClaim returns the place of the last claim whose messages have arrived. It takes s.mu.
+// lastClaim returns the number of own's last claim whose messages have arrived, 0 without one. It
+// takes s.mu.
 func (s *subscription) lastClaim(own *owner) int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -92,8 +93,8 @@ func (f *fetcher) returnHeld(ds []*delivery) error {
 }
 
 // stopHandover makes the server deliver no further messages to own, until own's next claim. It
-// returns the place of the owner's last claim, -1 if the server does not know own. It waits for the
-// server. Returns the error of the call, or errAnswer if the answer has another form.
+// returns the number of own's last claim on the server, -1 if the server does not know own. It
+// waits for the server. Returns the error of the call, or errAnswer if the answer has another form.
 func (s *subscription) stopHandover(ctx context.Context, own *owner) (int64, error) {
 	v, err := s.q.eval(ctx, s.b.conn.Eval, s.b.scripts.mute, own.number)
 	if err != nil {

@@ -25,12 +25,12 @@ func (s *subscription) handoverMode(own *owner) string {
 // payload is a notification that messages can be claimed. Otherwise it holds the messages of a
 // claim that the server made itself, and they are added to the held ones. Unless the server
 // continues to deliver, handleMessage wakes the claiming goroutine. Otherwise it only counts the
-// message in s.wakeups, for the claim in progress. A payload that is damaged, or
-// of another channel, counts as a notification. It takes s.mu.
+// message in s.wakeups, for the claim in progress. A payload that is damaged, or of another
+// channel, counts as a notification. It takes s.mu.
 //
-// The payload's first line is the claim's place, a colon, how many further messages the server
-// will deliver itself, a space, and the delivery counts. Then, for each message, follow the
-// lengths of key and value, 2 and 4 bytes, key, and value.
+// The payload's first line is the claim's number, a colon, how many further messages the server
+// will deliver itself, a space, and the delivery counts. Then, for each message, follow the lengths
+// of key and value, 2 and 4 bytes, key, and value.
 func (s *subscription) handleMessage(channel, payload string) {
 	s.mu.Lock()
 	own := s.owner
@@ -81,7 +81,7 @@ func splitFrames(rest string) []any {
 	return parts
 }
 
-// newDeliveries returns the deliveries of the claim with the given place, which it makes, and the
+// newDeliveries returns the deliveries of the claim with the number place, which it makes, and the
 // size of all values in bytes. It returns nil and 0 if parts is empty. It does not add them to the
 // subscription and takes no lock.
 //

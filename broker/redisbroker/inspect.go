@@ -56,9 +56,10 @@ func (b *Broker) Audit(ctx context.Context, queue string) ([]string, error) {
 	return notes, wrap(err, "audit", queue)
 }
 
-// Purge implements [broker.Inspector]. It removes up to 500 messages with each call to the server.
-// It ends when none is ready, or when as many are removed as were ready at the beginning. If
-// consumers receive messages meanwhile, later messages may be removed in their place.
+// Purge implements [broker.Inspector]. It removes ready messages, up to 500 with each call to the
+// server, and returns their number. It ends when no message is ready, or when as many are removed
+// as were ready at the beginning. If consumers receive messages meanwhile, later messages may be
+// removed in their place.
 //
 // After an error it returns the number removed so far too. Returns ErrNoQueue if the queue does not
 // exist.

@@ -37,8 +37,8 @@ func (b *Broker) Queues(ctx context.Context) ([]string, error) {
 }
 
 // List implements [broker.Lister]. It shows every place, with one call to the server for a page;
-// dead letters need a few. Since when a message waits is known only while a delayed message that is
-// due has not been made ready. A page has about 4 MB at most. It waits for the server.
+// dead letters need a few. A waiting message has a time only if it was delayed, is due, and was not
+// made ready yet. A page has about 4 MB at most. It waits for the server.
 //
 // Returns ErrNoQueue if the queue does not exist, ErrMalformed for an invalid name, place or
 // cursor, ErrClosed after Close, and errors of the server.
@@ -63,8 +63,9 @@ func (b *Broker) List(ctx context.Context, queue string, lq broker.ListQuery) (b
 	return p, wrap(err, "list", queue)
 }
 
-// listReady returns a page of waiting or delayed messages. Its cursor names the list and the index
-// of the next message, see lua/list.lua.
+// listReady returns a page of waiting or delayed messages, as lq.Place says. Its cursor names the
+// list and the index of the next message, see lua/list.lua. It waits for the server. Returns
+// ErrMalformed for a cursor of another form, ErrNoQueue if the queue does not exist.
 func (q *queue) listReady(ctx context.Context, lq broker.ListQuery) (broker.Page, error) {
 	section, index := "0", "0"
 	if lq.Cursor != "" {
@@ -86,7 +87,9 @@ func (q *queue) listReady(ctx context.Context, lq broker.ListQuery) (broker.Page
 }
 
 // listHeld returns a page of held messages. The server returns them in chunks, whose size it
-// chooses. The cursor names the chunk, and how many of its messages the pages before have shown.
+// chooses. The cursor names the chunk, and how many of its messages earlier pages have shown. It
+// waits for the server. Returns ErrMalformed for a cursor of another form, ErrNoQueue if the queue
+// does not exist.
 func (q *queue) listHeld(ctx context.Context, lq broker.ListQuery) (broker.Page, error) {
 	chunk, skip := "0", ""
 	if lq.Cursor != "" {
@@ -112,13 +115,16 @@ func (q *queue) listHeld(ctx context.Context, lq broker.ListQuery) (broker.Page,
 	return p, nil
 }
 
-// listScript runs lua/list.lua and waits for the server.
+// listScript executes lua/list.lua for the place and the limit of lq, and waits for the server.
+// section and index say where the page begins. It returns the answer: the status, the two parts of
+// the next cursor, and the messages. Returns ErrNoQueue if the queue does not exist.
 func (q *queue) listScript(ctx context.Context, lq broker.ListQuery, section, index string) ([]any, error) {
 	answer, _, err := q.callWithLevels(ctx, q.b.conn.Eval, q.b.scripts.list, string(lq.Place), section, index, lq.Limit, pageBytes)
 	return answer, err
 }
 
-// listed returns the messages of an answer of lua/list.lua.
+// listed returns the messages of an answer of lua/list.lua. From index 3 on the answer holds the
+// key, the value and the time of each message. A message without a time gets a zero At.
 func listed(answer []any) []broker.Listed {
 	var all []broker.Listed
 	var types string
@@ -133,8 +139,9 @@ func listed(answer []any) []broker.Listed {
 	return all
 }
 
-// listDead returns a page of dead letters, after it has dropped those that are too old. Its cursor
-// is the index of the next letter.
+// listDead returns a page of dead letters, after it has dropped those that are too old. A page ends
+// after about pageBytes. Its cursor is the index of the next letter. It waits for the server.
+// Returns ErrMalformed for a cursor of another form, ErrNoQueue if the queue does not exist.
 func (q *queue) listDead(ctx context.Context, lq broker.ListQuery) (broker.Page, error) {
 	from, err := broker.Offset(lq.Cursor)
 	if err != nil {
@@ -166,7 +173,7 @@ func (q *queue) listDead(ctx context.Context, lq broker.ListQuery) (broker.Page,
 	return p, nil
 }
 
-// isNumber reports whether s is a number without a sign of at most this many bits.
+// isNumber reports whether s is a decimal number without a sign, of at most this many bits.
 func isNumber(s string, bits int) bool {
 	_, err := strconv.ParseUint(s, 10, bits)
 	return err == nil

@@ -9,7 +9,8 @@ type names struct{ prefix string } // swj:{<namespace>.<queue>}:
 // newNames returns the names of a queue.
 func newNames(namespace, queue string) names { return names{"swj:{" + namespace + "." + queue + "}:"} }
 
-// part returns one of the keys m, t, d, l, o, c, n, s, g, h, a and x.
+// part returns the queue's key with the short name m, t, d, l, o, c, n, s, g, h, a or x. The
+// package comment explains these.
 func (n names) part(name string) string { return n.prefix + name }
 
 // notes returns the key of the list with the notes of starts of the message that has the given key.

@@ -62,9 +62,9 @@ func (b *Broker) waitingSubscriptions() []waitingSub {
 }
 
 // pollTogether renews the leases of some subscriptions with one call to the server, and wakes the
-// subscriptions that can claim messages. It waits for the answer up to pollTimeout. After an
-// error it wakes all, so that each meets the error itself. Subscriptions whose lease has ended
-// become lost. It takes the mutexes of the subscriptions.
+// subscriptions that can claim messages. It waits for the answer up to pollTimeout. After an error
+// it wakes all, so that each calls the server itself. Subscriptions whose lease has ended become
+// lost. It takes the mutexes of the subscriptions.
 func (b *Broker) pollTogether(ts []waitingSub) {
 	var keys []string
 	args := make([]any, 0, 3*len(ts))

@@ -205,9 +205,10 @@ func (q *queue) sendBatch(ctx context.Context, es []*entry[outgoing]) (int, erro
 	return n, err
 }
 
-// writeOnce executes a script whose effect is confirmed to a caller, at most once. It waits for
-// the server and for the replicas of Config.WaitReplicas, at most Config.WaitTimeout. Returns
-// ErrNotReplicated, with the script's answer, if they are too few.
+// writeOnce executes a script whose effect is confirmed to a caller, at most once, and returns its
+// answer. It waits for the server and for the replicas of Config.WaitReplicas, at most
+// Config.WaitTimeout. If they are too few it returns the answer with ErrNotReplicated, which comes
+// with ErrIndeterminate.
 func (b *Broker) writeOnce(ctx context.Context, s *redisconn.Script, keys []string, args ...any) (any, error) {
 	if b.cfg.WaitReplicas == 0 {
 		return b.conn.EvalOnce(ctx, s, keys, args...)
@@ -216,8 +217,8 @@ func (b *Broker) writeOnce(ctx context.Context, s *redisconn.Script, keys []stri
 	return v, b.checkReplicas(replicas, err)
 }
 
-// write is writeOnce that sends the script again while it was certainly not executed, until ctx
-// ends or the Broker is closed. Then it returns the last error.
+// write executes a script like writeOnce, but sends it again if it was certainly not executed. If
+// ctx or the Broker ends while it waits for the next attempt, it returns the last error.
 func (b *Broker) write(ctx context.Context, s *redisconn.Script, keys []string, args ...any) (any, error) {
 	if b.cfg.WaitReplicas == 0 {
 		return b.conn.Eval(ctx, s, keys, args...)

@@ -125,10 +125,12 @@ func (q *queue) storeLevels(text string) *levels {
 	return q.levels
 }
 
-// evaluator executes a script, at most once or until it was executed.
+// evaluator executes a script on keys and returns its answer. Some evaluators send it at most once,
+// some send it again until it was executed.
 type evaluator func(ctx context.Context, s *redisconn.Script, keys []string, args ...any) (any, error)
 
-// eval executes a script that does not depend on the queue's levels, and returns its answer.
+// eval executes a script that does not depend on the queue's levels, by calling the function eval,
+// and returns its answer. It takes q.mu, but does not hold it while it waits for the server.
 func (q *queue) eval(ctx context.Context, eval evaluator, s *script, args ...any) (any, error) {
 	return eval(ctx, s.Script, q.knownLevels().keys(s, q, nil), args...)
 }

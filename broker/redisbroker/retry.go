@@ -9,12 +9,14 @@ import (
 )
 
 // Retry implements [broker.Retrier]. On a single server and with Sentinel it is atomic, with any
-// queue. On a cluster it is atomic within a queue.
+// queue. On a cluster it is atomic within a queue. It waits for the server.
 //
 // Into another queue of a cluster the successor is published first, then the delivery is
 // acknowledged. If the answer is lost or the process ends between the two steps, there is one
-// message too many, and no message is lost. Returns ErrUnsupported if d is not a delivery of this
-// Broker.
+// message too many, and no message is lost.
+//
+// Returns ErrUnsupported if d is not a delivery of this Broker, ErrSettled or ErrLeaseLost if d is
+// no longer held. Returns ErrMalformed, ErrTooLarge or ErrNoQueue if next cannot be published.
 func (b *Broker) Retry(ctx context.Context, d broker.Delivery, next broker.Outgoing) error {
 	own, ok := capability.As[*delivery](d)
 	if !ok || own.sub.b != b {

@@ -46,7 +46,7 @@ type subscription struct {
 	quiet    bool          // no message arrived for a while: finished claims can be reported
 	err      error         // error that Receive returns until a step succeeds
 	isClosed bool
-	isIdle   bool
+	isIdle   bool // idle is closed
 }
 
 // owner is the number under which a subscription holds messages, as long as it renews its lease in
@@ -156,7 +156,8 @@ func (s *subscription) wakeToClaim() {
 	s.wakeFetcher()
 }
 
-// wakeFetcher wakes the claiming goroutine to check for work.
+// wakeFetcher wakes the claiming goroutine to check for work, or keepLease if the claiming has
+// ended. It does not block.
 func (s *subscription) wakeFetcher() { s.wakeFetch.Notify() }
 
 // Receive implements [broker.Subscription]. It blocks until a message is held, ctx ends, or the
@@ -217,7 +218,9 @@ func (s *subscription) takeReady() (broker.Delivery, error) {
 
 // claimable returns how many messages to claim now. Call it with s.mu held. It returns 0 in these
 // cases:
+//   - the subscription is closed
 //   - the server delivers without claims
+//   - all places of the prefetch are taken
 //   - enough messages are ready
 //   - few places are free compared with the ready messages
 func (s *subscription) claimable() int {
@@ -235,8 +238,9 @@ func (s *subscription) claimable() int {
 // removeHeld removes a settled delivery from the held ones. Call it with s.mu held.
 func (s *subscription) removeHeld(d *delivery) { delete(d.claim.owner.held, d) }
 
-// countEnded records that the server knows that the message is settled. When this is true of all
-// messages of a claim, the next claim reports it as finished. Call it with s.mu held.
+// countEnded records that the server knows that the message of d is settled. Further calls for d do
+// nothing. When this is true of all messages of a claim, the claim counts as done, and a later
+// claim reports it as finished. Call it with s.mu held.
 func (s *subscription) countEnded(d *delivery) {
 	if !d.answered {
 		d.answered = true

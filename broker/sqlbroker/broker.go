@@ -91,7 +91,8 @@ func New(cfg Config) (*Broker, error) {
 	return b, nil
 }
 
-// owner returns b as the owner of a batcher.
+// owner returns the functions and contexts by which a batcher of b starts its goroutine, makes the
+// tables, waits between attempts, and ends.
 func (b *Broker) owner() sqlconn.BatchOwner {
 	return sqlconn.BatchOwner{
 		Start: b.start, Ready: b.ready, Pause: func(attempt int) bool { return b.pause(b.life, attempt) },
@@ -102,8 +103,9 @@ func (b *Broker) owner() sqlconn.BatchOwner {
 // postgres reports whether the database is PostgreSQL.
 func (b *Broker) postgres() bool { return b.conn.Dialect() == sqlconn.Postgres }
 
-// open returns ErrMalformed if the queue name is not valid, ErrClosed after Close. It takes b.mu.
-func (b *Broker) open(name string) error {
+// checkOpen returns ErrMalformed if the queue name is not valid, ErrClosed after Close, otherwise
+// nil. It takes b.mu.
+func (b *Broker) checkOpen(name string) error {
 	if err := checkName(name); err != nil {
 		return err
 	}
@@ -154,8 +156,8 @@ func (b *Broker) view(ctx context.Context, fn sqlconn.Func) error {
 	return b.conn.View(ctx, fn)
 }
 
-// start runs fn in a goroutine for which Close waits. It returns false, without a start, if Close
-// no longer waits. It takes b.mu.
+// start runs fn in a goroutine for which Close waits, and returns true. If Close has begun to wait
+// for the goroutines, it does not run fn and returns false. It takes b.mu.
 func (b *Broker) start(fn func()) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -170,8 +172,8 @@ func (b *Broker) start(fn func()) bool {
 	return true
 }
 
-// pause blocks for the backoff time of the given attempt, and returns true then. It returns false
-// if ctx or the Broker ended first.
+// pause blocks for the backoff time of the given attempt, of which 0 is the first, and returns true
+// then. It returns false if ctx or the Broker ended first.
 func (b *Broker) pause(ctx context.Context, attempt int) bool {
 	return wake.SleepOr(ctx, b.life.Done(), b.conn.Interval(attempt))
 }

@@ -17,8 +17,9 @@ const (
 	lateCommit = 2 * time.Second
 )
 
-// rewind makes the next claim begin at the first message. While that is costly, it leaves cursors
-// that have moved, since new messages come behind them, and moves the others to the floor.
+// rewind moves the cursors back, so that the next claim begins at the first message of each level.
+// If that is costly, it does nothing once a cursor has moved, since new messages come behind the
+// cursors. Otherwise it then moves them to f.floor, before which no free message is due.
 func (f *fetcher) rewind() {
 	from := int64(math.MinInt64)
 	if f.costly() {
@@ -33,8 +34,8 @@ func (f *fetcher) rewind() {
 	f.moved, f.reset = false, time.Now()
 }
 
-// costly reports whether claims from the first message take long, and the last one was sent not
-// long ago.
+// costly reports whether claims from the first message take longer than cheapSweep, and the last
+// one was sent too recently. Another one would then exceed one part in sweepPart of the time.
 func (f *fetcher) costly() bool {
 	return f.sweep > cheapSweep && time.Since(f.swept) < sweepPart*f.sweep
 }

@@ -20,7 +20,7 @@ const (
 	trimPart = 100
 )
 
-// deadCount counts the dead letters that were put since the limits were applied.
+// deadCount counts the dead letters that this Broker has put in a queue.
 type deadCount struct{ put atomic.Int64 }
 
 // PutDead implements [broker.DeadLetterer]. It creates the queue if it does not exist. The same
@@ -30,7 +30,7 @@ type deadCount struct{ put atomic.Int64 }
 // Returns ErrMalformed or ErrTooLarge if the message cannot be stored, and ErrMalformed for an
 // invalid queue name. Returns ErrClosed after Close, and errors of the database.
 func (b *Broker) PutDead(ctx context.Context, queue string, d broker.Dead) error {
-	if err := b.open(queue); err != nil {
+	if err := b.checkOpen(queue); err != nil {
 		return err
 	}
 	meta, err := b.check(d.Message)
@@ -53,8 +53,8 @@ func (b *Broker) PutDead(ctx context.Context, queue string, d broker.Dead) error
 }
 
 // trimSoon counts a letter that was put. It applies the limits after the first letter and after
-// each hundredth part of DeadMax, and then waits for the database. It ignores errors: the next
-// letter tries again.
+// each hundredth part of DeadMax, and then waits for the database. It ignores errors: the limits
+// are applied again after the next part, and by each read.
 func (b *Broker) trimSoon(ctx context.Context, q *queue) {
 	n := q.dead.put.Add(1)
 	if every := max(1, b.cfg.DeadMax/trimPart); n%int64(every) == 1%int64(every) {
@@ -115,7 +115,7 @@ func (b *Broker) ScanDead(ctx context.Context, queue string, fn func(*broker.Dea
 	return wrap(err, "scan the dead letters of", queue)
 }
 
-// letter is a dead letter with its number.
+// letter is a dead letter with its sequence number in the database.
 type letter struct {
 	seq  int64
 	dead broker.Dead
@@ -159,10 +159,7 @@ func (b *Broker) ScanDeadID(ctx context.Context, queue, id string, fn func(*brok
 func (b *Broker) show(ctx context.Context, q *queue, page []letter, fn func(*broker.Dead) broker.DeadAction) (from int64, more bool, err error) {
 	var remove [][]any
 	more = len(page) == deadPage
-	for i := range page {
-		if ctx.Err() != nil {
-			return from, false, errors.Join(context.Cause(ctx), b.dropDead(context.WithoutCancel(ctx), remove))
-		}
+	for i := 0; i < len(page) && ctx.Err() == nil; i++ {
 		from = page[i].seq
 		action := fn(&page[i].dead)
 		if action == broker.DeadRemove {
@@ -172,6 +169,9 @@ func (b *Broker) show(ctx context.Context, q *queue, page []letter, fn func(*bro
 			more = false
 			break
 		}
+	}
+	if ctx.Err() != nil {
+		return from, false, errors.Join(context.Cause(ctx), b.dropDead(context.WithoutCancel(ctx), remove))
 	}
 	return from, more, b.dropDead(ctx, remove)
 }
@@ -187,7 +187,8 @@ func (b *Broker) readDead(ctx context.Context, q *queue, query string, args ...a
 	return page, err
 }
 
-// readLetters is readDead in a transaction.
+// readLetters reads, in the transaction tx, the letters of q that a query with the further
+// arguments args selects. Headers that cannot be read are left out. Returns errors of the database.
 func readLetters(ctx context.Context, tx *sqlconn.Tx, q *queue, query string, args []any) (page []letter, err error) {
 	rows, err := tx.Query(ctx, query, append([]any{q.id}, args...)...)
 	if err != nil {
@@ -266,7 +267,8 @@ func (b *Broker) Audit(ctx context.Context, queue string) ([]string, error) {
 }
 
 // auditServer returns a sentence for each setting of PostgreSQL with which a crash loses confirmed
-// messages. A SQLite file has no such setting. It waits for the database.
+// messages. A SQLite file has no such setting: it returns nil when the database has answered. It
+// waits for the database and returns its errors.
 func (b *Broker) auditServer(ctx context.Context) (notes []string, err error) {
 	var fsync, commit string
 	err = b.view(ctx, func(ctx context.Context, tx *sqlconn.Tx) error {

@@ -40,7 +40,8 @@ type delivery struct {
 	xact    string        // the id of that transaction on PostgreSQL, if AckTx has succeeded
 }
 
-// key returns the columns that identify the delivery in the database.
+// key returns the values of keyColumns, which identify the delivery in the database, in their
+// order. The caller may append to the result.
 func (d *delivery) key() []any {
 	k := make([]any, 0, len(keyColumns)+len(insertColumns))
 	return append(k, d.sub.q.id, d.message.ID, int64(d.message.Generation), d.token)
@@ -126,12 +127,12 @@ func (d *delivery) endSettle(k kind, err error) {
 		}
 		return
 	}
-	s.finished(d)
+	s.markSettled(d)
 }
 
-// finished marks d as settled and no longer held. It wakes the claiming goroutine if it can claim
-// more messages now. Call it with s.mu held.
-func (s *subscription) finished(d *delivery) {
+// markSettled marks d as settled and no longer held. It wakes the claiming goroutine if it can
+// claim more messages now. Call it with s.mu held.
+func (s *subscription) markSettled(d *delivery) {
 	d.state = settled
 	delete(s.held, d)
 	if s.claimable() > 0 {
@@ -214,8 +215,9 @@ func (d *delivery) await(ctx context.Context, v settlement, what string) error {
 	return err
 }
 
-// notHeld returns the result of a settlement of kind k for which the database did not find d under
-// its token. resent says that this settlement was sent before. It takes the subscription's mutex.
+// notHeldError returns the result of a settlement of kind k for which the database did not find d
+// under its token. resent says that this settlement was sent before. It takes the subscription's
+// mutex.
 //
 //   - ErrIndeterminate, if the lease has ended and this acknowledgement may have been executed:
 //     either it was, or another consumer has the message.
@@ -224,7 +226,7 @@ func (d *delivery) await(ctx context.Context, v settlement, what string) error {
 //   - nil, if only acknowledgements had one and this is an acknowledgement. Also nil, if only
 //     earlier sendings of this settlement had one.
 //   - ErrSettled otherwise.
-func (d *delivery) notHeld(k kind, resent bool) error {
+func (d *delivery) notHeldError(k kind, resent bool) error {
 	d.sub.mu.Lock()
 	defer d.sub.mu.Unlock()
 	maybe := d.maybe
@@ -249,7 +251,7 @@ func (d *delivery) notHeld(k kind, resent bool) error {
 //
 //   - A caller waits for it: if the outcome is unknown and the lease lasts.
 //   - No caller waits: until the subscription is closed, and then while the lease lasts. The token
-//     makes a late one harmless.
+//     makes a late one harmless. After ErrClosed it is not sent again.
 //
 // It takes s.mu.
 func (s *subscription) shouldResend(e *sqlconn.Entry[settlement], err error) bool {

@@ -92,7 +92,7 @@ func (s *subscription) fetch() {
 
 // step does one of these, the first that is necessary: it returns excess messages, looks for the
 // messages of a claim of unknown outcome, claims messages, or waits for work. An error of the step
-// goes to result, which then waits for the backoff time.
+// goes to recordResult, which then waits for the backoff time.
 //
 // It returns true if there may be more to do, and false if the subscription or the Broker is closed
 // and no excess is left. It waits for the database. It takes s.mu, but does not hold it while it
@@ -106,23 +106,23 @@ func (f *fetcher) step() bool {
 	lost := f.lostClaim(time.Now())
 	switch {
 	case len(excess) > 0:
-		f.result(f.returnHeld(excess))
+		f.recordResult(f.returnHeld(excess))
 	case closed || s.b.life.Err() != nil:
 		return false
 	case lost != nil:
-		f.result(f.recover(lost))
+		f.recordResult(f.recover(lost))
 	case want == 0:
 		f.wait()
 	default:
-		f.result(f.claim(want))
+		f.recordResult(f.claim(want))
 	}
 	return true
 }
 
-// result records the result of a step. After an error it blocks for the backoff time, or until the
-// subscription or the Broker is closed. If access was refused, Receive returns the error until a
-// later step ends without that error. It takes s.mu.
-func (f *fetcher) result(err error) {
+// recordResult records the result of a step. After an error it blocks for the backoff time, or
+// until the subscription or the Broker is closed. If access was refused, Receive returns the error
+// until a later step ends without that error. It takes s.mu.
+func (f *fetcher) recordResult(err error) {
 	s := f.s
 	err = wrap(err, "receive from", s.q.name)
 	s.mu.Lock()

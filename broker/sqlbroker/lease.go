@@ -42,8 +42,9 @@ func (s *subscription) keepLease() {
 }
 
 // dueForRenewal returns the held deliveries with less than two thirds of their lease left, and the
-// first end of their leases. It marks those as lost whose lease has ended. done reports that the
-// subscription is closed and holds no message. It takes s.mu.
+// first end of their leases. One that is being settled is due with a third left. It marks those as
+// lost whose lease has ended. done reports that the claiming has ended and no message is held. It
+// takes s.mu.
 //
 // A delivery after AckTx is not lost by time: while the transaction is open no consumer can claim
 // it, and Settled finds out later.
@@ -79,8 +80,12 @@ func (s *subscription) renew(ds []*delivery, first time.Time) error {
 	return err
 }
 
-// renewNow is renew that waits until ctx ends. It returns which leases were renewed. Only one
-// renewal runs at a time: the others would take its row locks for those of a transaction of AckTx.
+// renewNow renews leases like renew, but waits until ctx ends. It returns for each of ds whether
+// its lease was renewed. Only one renewal of a subscription runs at a time. Otherwise a renewal
+// would take the row locks of another one for those of a transaction of AckTx.
+//
+// Returns sqlconn.ErrUnavailable if ctx ends before its renewal begins, and errors of the database.
+// It takes s.mu, but does not hold it while it waits.
 func (s *subscription) renewNow(ctx context.Context, ds []*delivery) ([]bool, error) {
 	select {
 	case s.renewing <- struct{}{}:

@@ -70,14 +70,15 @@ func (b *Broker) List(ctx context.Context, queue string, lq broker.ListQuery) (b
 	return p, wrap(err, "list", queue)
 }
 
-// listed is a message of a page, with its place in the order of its level.
+// listed is a message of a page, with the end of its lease and its place in the order of its level.
 type listed struct {
 	stored
 	leased, order int64
 }
 
 // listWaiting returns a page of waiting messages. Its cursor names the level, the order and the seq
-// of the last message.
+// of the last message. It waits for the database. Returns ErrMalformed for a cursor of another
+// form, and errors of the database.
 func (b *Broker) listWaiting(ctx context.Context, q *queue, lq broker.ListQuery) (broker.Page, error) {
 	at, err := numbers(lq.Cursor, 0, math.MinInt64, 0)
 	if err == nil && at[0] < 0 {
@@ -101,7 +102,8 @@ func (b *Broker) listWaiting(ctx context.Context, q *queue, lq broker.ListQuery)
 }
 
 // listDelayed returns a page of delayed messages. Its cursor names the order and the seq of the
-// last message.
+// last message. It waits for the database. Returns ErrMalformed for a cursor of another form, and
+// errors of the database.
 func (b *Broker) listDelayed(ctx context.Context, q *queue, lq broker.ListQuery) (broker.Page, error) {
 	at, err := numbers(lq.Cursor, math.MinInt64, 0)
 	if err != nil {
@@ -122,7 +124,8 @@ func (b *Broker) listDelayed(ctx context.Context, q *queue, lq broker.ListQuery)
 }
 
 // listHeld returns a page of held messages. Its cursor names the generation and the id of the last
-// message.
+// message. It waits for the database. Returns ErrMalformed for a cursor of another form, and errors
+// of the database.
 func (b *Broker) listHeld(ctx context.Context, q *queue, lq broker.ListQuery) (broker.Page, error) {
 	generation, id, ok := strings.Cut(lq.Cursor, ".")
 	n, err := strconv.ParseInt(generation, 10, 64)
@@ -141,8 +144,9 @@ func (b *Broker) listHeld(ctx context.Context, q *queue, lq broker.ListQuery) (b
 	}), nil
 }
 
-// listDead returns a page of dead letters, after those above the limits were removed. Its cursor is
-// the number of the last letter.
+// listDead returns a page of dead letters. Before the first page it removes the letters above the
+// limits. Its cursor is the sequence number of the last letter. It waits for the database. Returns
+// ErrMalformed for a cursor of another form, and errors of the database.
 func (b *Broker) listDead(ctx context.Context, q *queue, lq broker.ListQuery) (broker.Page, error) {
 	at, err := numbers(lq.Cursor, 0)
 	switch {
@@ -190,8 +194,9 @@ func (b *Broker) readListed(ctx context.Context, query string, args ...any) (all
 	return all, err
 }
 
-// pageOf returns the page of the first limit rows. describe returns the time of a message, and the
-// cursor of the page after it.
+// pageOf returns the page of the first limit rows. describe returns the time of a message, in
+// microseconds since 1970, and the cursor of the page after it. Next is set if rows has more than
+// limit rows.
 func pageOf(rows []listed, limit int, describe func(r *listed) (at int64, cursor string)) broker.Page {
 	var p broker.Page
 	for i := range rows[:min(limit, len(rows))] {
@@ -206,8 +211,9 @@ func pageOf(rows []listed, limit int, describe func(r *listed) (at int64, cursor
 	return p
 }
 
-// numbers returns the numbers of a cursor, which dots separate, or first if the cursor is "".
-// Returns ErrMalformed if it does not have as many numbers as first.
+// numbers returns the numbers of a cursor, which dots separate. For the cursor "" it returns first,
+// the numbers with which the first page begins. Returns ErrMalformed if the cursor does not hold as
+// many numbers as first.
 func numbers(cursor string, first ...int64) ([]int64, error) {
 	if cursor == "" {
 		return first, nil

@@ -17,14 +17,15 @@ type stored struct {
 	meta, body             []byte
 }
 
-// columns returns the destinations of the columns claimed.
+// columns returns pointers to the fields of r for a Scan, in the order of the columns of claimed.
 func (r *stored) columns() []any {
 	return []any{
 		&r.level, &r.due, &r.seq, &r.id, &r.generation, &r.deliveries, &r.priority, &r.expires, &r.contentType, &r.meta, &r.body,
 	}
 }
 
-// fill sets the fields of m. It never fails: headers that cannot be read are left out.
+// fill sets the fields of m from r, which must hold a message. It never fails: headers that cannot
+// be read are left out.
 func (r *stored) fill(m *broker.Message) {
 	m.ID, m.Generation, m.ContentType = *r.id, int(*r.generation), *r.contentType
 	m.Priority, m.Expires, m.Body = int(*r.priority), sqlconn.Time(*r.expires), r.body

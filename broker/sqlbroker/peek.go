@@ -11,8 +11,9 @@ import (
 	"github.com/swarmiji/swarmiji/internal/wake"
 )
 
-// peek is the question of a subscription when it can claim a message. The questions that arrive
-// during a read are one statement, so a thousand waiting queues cost hardly more than one.
+// peek asks when a message of a queue can be claimed, for a subscription that waits. The questions
+// that arrive during a read are one statement, so a thousand waiting queues cost hardly more than
+// one.
 type peek struct {
 	queue *queue
 	from  []int64 // for PostgreSQL: the cursor of each level
@@ -24,16 +25,23 @@ type peek struct {
 // gatherTime is the time in which the goroutines that a poll wakes ask their questions.
 const gatherTime = time.Millisecond
 
-// nextPoll returns the next time at which subscriptions poll. It is the same for all of them, so
-// that they ask together.
+// nextPoll returns the next time after now at which subscriptions poll. It is the same for all of
+// them, so that their questions share a read.
 func (b *Broker) nextPoll(now time.Time) time.Time {
 	return now.Add(b.cfg.Poll - now.Sub(b.begun)%b.cfg.Poll)
 }
 
-// mayFind reports whether to send the claim c. After a claim that found too little it reads first
-// whether there is a message. In a SQLite file a claim without result would lock out all other
-// writers. Each change of the file wakes the consumers of all queues. On PostgreSQL it reads only
-// for a poll: a notification is about this queue. Returns the errors of the database.
+// mayFind reports whether to send the claim c. It first asks the database with a peek, but only in
+// these cases. In all others it returns true at once:
+//
+//   - The last claim found too few messages, and the database is a file. A claim without result
+//     would lock out all other writers, and each change of the file wakes the consumers of all
+//     queues.
+//   - The last claim found too few messages, the database is PostgreSQL, and c follows a poll. A
+//     notification is about this queue, so it needs no question.
+//
+// If no message can be claimed it sets c.wake and returns false. It waits for the database and
+// returns its errors.
 func (f *fetcher) mayFind(ctx context.Context, c *claim) (ready bool, err error) {
 	b := f.s.b
 	if !f.short || !b.conn.Shared() || b.postgres() && !f.polls {
@@ -53,8 +61,9 @@ func (f *fetcher) mayFind(ctx context.Context, c *claim) (ready bool, err error)
 	return e.V.ready, nil
 }
 
-// gather is the first step of a read. A poll wakes all waiting subscriptions. So it waits a moment
-// after the first question, and the others share the next read.
+// gather makes the tables, as ready does, before a read of the peeks. A poll wakes all waiting
+// subscriptions. So if a question came from a poll, gather first waits for gatherTime, and the
+// other questions share the read. Returns the errors of ready.
 func (b *Broker) gather(ctx context.Context) error {
 	if b.polling.Swap(false) {
 		wake.Sleep(ctx, gatherTime)
@@ -62,7 +71,8 @@ func (b *Broker) gather(ctx context.Context) error {
 	return b.ready(ctx)
 }
 
-// peekAll answers the questions es. It is the send function of the batcher of peeks.
+// peekAll answers the questions es with one statement in tx. Returns errors of the database. It is
+// the send function of the batcher of peeks.
 func (b *Broker) peekAll(ctx context.Context, tx *sqlconn.Tx, es []*sqlconn.Entry[*peek]) error {
 	ps := make([]*peek, len(es))
 	for i, e := range es {
@@ -71,7 +81,8 @@ func (b *Broker) peekAll(ctx context.Context, tx *sqlconn.Tx, es []*sqlconn.Entr
 	return b.peekIn(ctx, tx, ps...)
 }
 
-// peekIn answers the questions ps with one statement in tx. Returns errors of the database.
+// peekIn answers the questions ps with one statement in tx: it sets ready and wake of each. Returns
+// errors of the database.
 func (b *Broker) peekIn(ctx context.Context, tx *sqlconn.Tx, ps ...*peek) error {
 	var of []*peek // the question of each pair of a queue and a level
 	var queues, levels, from, keys []int64
@@ -108,7 +119,8 @@ func (b *Broker) peekIn(ctx context.Context, tx *sqlconn.Tx, ps ...*peek) error 
 	return errors.Join(found.Err(), found.Close())
 }
 
-// answer notes that a message can be claimed after us microseconds.
+// answer records that a message can be claimed after us microseconds. It sets p.ready if us is 0 or
+// less, and p.wake if that is earlier than before.
 func (p *peek) answer(us int64) {
 	p.ready = p.ready || us <= 0
 	if d := max(time.Duration(us)*time.Microsecond, time.Microsecond); p.wake == 0 || d < p.wake {

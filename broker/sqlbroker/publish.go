@@ -123,7 +123,7 @@ func (b *Broker) publish(ctx context.Context, o broker.Outgoing) error {
 // prepare returns the encoded message of o. It waits for the database if the queue is not known.
 // Returns ErrMalformed, ErrTooLarge, ErrNoQueue, ErrUnavailable or ErrClosed.
 func (b *Broker) prepare(ctx context.Context, o broker.Outgoing) (row, error) {
-	if err := b.open(o.Queue); err != nil {
+	if err := b.checkOpen(o.Queue); err != nil {
 		return row{}, err
 	}
 	if _, err := b.check(o.Message); err != nil {
@@ -175,8 +175,8 @@ func (b *Broker) PublishBatch(ctx context.Context, ms []broker.Outgoing) error {
 // message with the same id and generation as a stored one is dropped. Returns errors of the
 // database. It is the send function of the batcher of published messages.
 //
-// A message whose id an open transaction of a caller has stored waits for its end. The others must
-// not wait with it.
+// If a transaction of a caller has stored the same id and is still open, the insert waits for its
+// lock. So tx is hasty: it fails after a while, and the other messages do not wait longer.
 func (b *Broker) insert(ctx context.Context, tx *sqlconn.Tx, es []*sqlconn.Entry[row]) error {
 	tx.Hasty(true)
 	rows := make([][]any, len(es))

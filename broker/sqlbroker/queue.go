@@ -14,6 +14,7 @@ import (
 	"github.com/swarmiji/swarmiji/internal/sqlconn"
 )
 
+// maxLevels limits the priority levels of a queue.
 const maxLevels = 64
 
 // queue is a queue that exists in the database. Its id and levels never change.
@@ -50,11 +51,11 @@ func (q *queue) levelOf(priority int) int {
 // count returns the number of levels, at least 1.
 func (q *queue) count() int { return max(1, len(q.bounds)) }
 
-// queue returns a queue that exists. The first call for a name waits for the database. Returns
-// ErrNoQueue if the queue does not exist, ErrMalformed if the name is not valid, ErrClosed after
-// Close.
+// queue returns a queue that exists in the database. It waits for the database unless the queue is
+// in b.queues. Returns ErrNoQueue if the queue does not exist, ErrMalformed if the name is not
+// valid, ErrClosed after Close.
 func (b *Broker) queue(ctx context.Context, name string) (*queue, error) {
-	if err := b.open(name); err != nil {
+	if err := b.checkOpen(name); err != nil {
 		return nil, err
 	}
 	if q, ok := b.queues.Load(name); ok {
@@ -86,7 +87,7 @@ func (b *Broker) readQueue(ctx context.Context, name string) (*queue, error) {
 // queue keeps its levels. It always waits for the database. Its errors are those of queue and of
 // the database.
 func (b *Broker) ensure(ctx context.Context, name, levels string) (*queue, error) {
-	if err := b.open(name); err != nil {
+	if err := b.checkOpen(name); err != nil {
 		return nil, err
 	}
 	q, err := b.readQueue(ctx, name)
@@ -99,7 +100,8 @@ func (b *Broker) ensure(ctx context.Context, name, levels string) (*queue, error
 	return b.readQueue(ctx, name)
 }
 
-// ensureKnown is ensure that does not ask the database for a queue that is known.
+// ensureKnown returns the queue, and creates it with one level if it does not exist. Unlike ensure
+// it does not ask the database for a queue in b.queues. Its errors are those of ensure.
 func (b *Broker) ensureKnown(ctx context.Context, name string) (*queue, error) {
 	q, err := b.queue(ctx, name)
 	if errors.Is(err, broker.ErrNoQueue) {

@@ -30,12 +30,21 @@ type settlement struct {
 	next  row         // replaced: the successor
 }
 
-// keyAnd returns the columns of a delivery's key and further columns.
+// keyAnd returns keyColumns followed by further columns. The parameters of a batch's statement have
+// this order.
 func keyAnd(columns ...string) []string { return append(slices.Clip(keyColumns), columns...) }
 
-func releaseColumns() []string    { return keyAnd("after bigint", "back bigint") }
-func renewColumns() []string      { return keyAnd("lease bigint") }
-func retryColumns() []string      { return keyAnd(insertColumns...) }
+// releaseColumns returns the columns of texts.release: key, delay, and the number to subtract from
+// the deliveries.
+func releaseColumns() []string { return keyAnd("after bigint", "back bigint") }
+
+// renewColumns returns the columns of texts.renew: key and lease.
+func renewColumns() []string { return keyAnd("lease bigint") }
+
+// retryColumns returns the columns of texts.retry: the key of the delivery, and the successor.
+func retryColumns() []string { return keyAnd(insertColumns...) }
+
+// deadLetterColumns returns the columns of texts.dead: key, and the texts of the dead letter.
 func deadLetterColumns() []string { return keyAnd(deadColumns...) }
 
 // settlementSize returns the approximate size of a settlement, in bytes.
@@ -46,7 +55,9 @@ func settlementSize(e *sqlconn.Entry[settlement]) int {
 	return fixedSize + len(e.V.dead.Reason) + len(e.V.dead.Stack)
 }
 
-// transaction returns Single if PostgreSQL needs only one statement for the settlements es.
+// transaction returns the method that runs a transaction for the settlements es. This is Single if
+// PostgreSQL needs only one statement for them, because all are of one kind. Otherwise it is
+// Update.
 func (s *subscription) transaction(es []*sqlconn.Entry[settlement]) sqlconn.Transaction {
 	for _, e := range es {
 		if e.V.kind != es[0].V.kind {
@@ -60,9 +71,10 @@ func (s *subscription) transaction(es []*sqlconn.Entry[settlement]) sqlconn.Tran
 }
 
 // settle executes the settlements es in tx, one statement for each kind on PostgreSQL. It sets the
-// error of each: nil, or that of notHeld if its message is not held under its token. It notifies
-// the consumers of queues that get a released or retried message. Returns errors of the database,
-// for which all of es failed. It is the send function of the batcher of settlements. It takes s.mu.
+// error of each: nil, or that of notHeldError if its message is not held under its token. It
+// notifies the consumers of queues that get a released or retried message. Returns errors of the
+// database, for which all of es failed. It is the send function of the batcher of settlements. It
+// takes s.mu.
 func (s *subscription) settle(ctx context.Context, tx *sqlconn.Tx, es []*sqlconn.Entry[settlement]) error {
 	text := s.b.text
 	for _, k := range []struct {
@@ -96,7 +108,7 @@ func (s *subscription) settle(ctx context.Context, tx *sqlconn.Tx, es []*sqlconn
 		for i, e := range some {
 			e.Err = nil
 			if !hit[i] {
-				e.Err = e.V.d.notHeld(k.kind, e.MaybeSent)
+				e.Err = e.V.d.notHeldError(k.kind, e.MaybeSent)
 				continue
 			}
 			switch k.kind {

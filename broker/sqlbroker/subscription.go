@@ -45,7 +45,7 @@ type subscription struct {
 	err      error                  // error that Receive returns until a claim succeeds
 	durable  time.Time              // claims answered before are on PostgreSQL's disk
 	isClosed bool
-	isIdle   bool
+	isIdle   bool // idle is closed
 }
 
 // Subscribe implements [broker.Broker]. If the queue does not exist it is created, without priority
@@ -165,7 +165,9 @@ func (s *subscription) Buffered() []*broker.Message {
 
 // claimable returns how many messages to claim now. Call it with s.mu held. It returns 0 in these
 // cases:
+//   - the subscription is closed
 //   - the queue had no more messages, and no notification came since then
+//   - all places of the prefetch are taken
 //   - enough messages are ready
 //   - few places are free compared with the ready messages
 func (s *subscription) claimable() int {

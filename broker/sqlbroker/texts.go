@@ -101,7 +101,8 @@ var (
 	deadColumns = []string{"at bigint", "reason bytea", "stack bytea", "attempts bigint"}
 )
 
-// unnest returns a table expression k of these columns and the row's number n, for PostgreSQL.
+// unnest returns a table expression k of these columns and the row's number n, for PostgreSQL. A
+// column is a name, a space and a type; its values are the array in the parameter with its number.
 func unnest(columns ...string) string {
 	args, names := make([]string, len(columns)), make([]string, len(columns))
 	for i, c := range columns {
@@ -258,8 +259,9 @@ func (t *texts) forPostgres(now, once string) {
 	t.notes += " FOR UPDATE"
 }
 
-// forSQLite sets the statements that are particular to SQLite. A message can be claimed from
-// max(due, leased) on, which has an index.
+// forSQLite sets the statements of t that are particular to SQLite. now and once are expressions
+// for the time, as with forPostgres. A message can be claimed from max(due, leased) on, which has
+// an index.
 func (t *texts) forSQLite(now, once string) {
 	const free = `max(due, leased)`
 	t.insert = insertInto + `VALUES ($1, $2, max($3 + $4 * ` + now + `, ` + now + `), $5, $6, $7, $8, $9, $10, $11)` + unlessSame

@@ -16,10 +16,10 @@ const joinRows = 64
 // joinRights are the privileges that the role of the caller's transaction needs.
 var joinRights = []string{"SELECT swarmiji_message", "INSERT swarmiji_message"}
 
-// PublishTx implements [broker.TxPublisher] for transactions of the Broker's database. On
-// PostgreSQL the role of the transaction needs USAGE on the schema, and SELECT and INSERT on
-// swarmiji_message. Consumers are notified 5, 50 and 500 ms after the call, and find the messages
-// of a later commit at their next poll.
+// PublishTx implements [broker.TxPublisher]. It stores the messages by statements of t, a
+// transaction of the Broker's database. On PostgreSQL the role of t needs USAGE on the schema, and
+// SELECT and INSERT on swarmiji_message. Consumers are notified 5, 50 and 500 ms after the call,
+// and find the messages of a later commit at their next poll.
 //
 // The queues must exist; see Declare. If a queue is not known yet, the Broker's own connection
 // looks for it. On SQLite that waits for at most a second. It returns ErrUnavailable if the tables
@@ -31,7 +31,7 @@ func (b *Broker) PublishTx(ctx context.Context, t tx.Tx, ms []broker.Outgoing) e
 	rows := make([]row, len(ms))
 	at := 0 // the message in question, for the text of an error
 	ready := func(ctx context.Context) error {
-		if err := b.open(ms[0].Queue); err != nil {
+		if err := b.checkOpen(ms[0].Queue); err != nil {
 			return err
 		}
 		if err := b.ready(ctx); err != nil {
@@ -52,7 +52,9 @@ func (b *Broker) PublishTx(ctx context.Context, t tx.Tx, ms []broker.Outgoing) e
 	return wrap(err, "publish in a transaction to", ms[at].Queue)
 }
 
-// insertJoined stores messages by statements whose parameters are numbers, texts and bytes.
+// insertJoined stores rows in the caller's transaction, which j has joined, up to joinRows with one
+// statement. Consumers of the queues are notified as PublishTx describes. Returns errors of the
+// database. The parameters of the statements are only numbers, texts and bytes, not arrays.
 func (b *Broker) insertJoined(ctx context.Context, j *sqlconn.Tx, rows []row) error {
 	topics := make(map[*queue]bool)
 	for i := range rows {

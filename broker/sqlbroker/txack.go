@@ -13,8 +13,10 @@ import (
 // ackRights are the privileges that the role of a transaction of AckTx needs.
 var ackRights = []string{"SELECT swarmiji_message", "DELETE swarmiji_message"}
 
-// CheckTx implements [tx.Checker]. On PostgreSQL the role of t needs USAGE on the schema, and
-// SELECT, INSERT and DELETE on swarmiji_message. Returns ErrAccess without these.
+// CheckTx implements [tx.Checker]. It returns nil if PublishTx and AckTx can use t: t is a
+// transaction of the Broker's database, and on PostgreSQL its role has the rights. These are USAGE
+// on the schema, and SELECT, INSERT and DELETE on swarmiji_message. Returns ErrUnsupported for
+// another database, ErrAccess without the rights.
 func (b *Broker) CheckTx(ctx context.Context, t tx.Tx) error {
 	err := b.conn.Join(ctx, t, b.ready, append(ackRights, joinRights...), func(context.Context, *sqlconn.Tx) error { return nil })
 	return wrap(err, "use a transaction in", b.cfg.Namespace)
@@ -92,12 +94,17 @@ func (d *delivery) beginTx(ctx context.Context) (again bool, err error) {
 // errOpenTx reports a message that a transaction has locked.
 var errOpenTx = errors.New("the transaction that acknowledges the message has not ended")
 
-// Settled implements [broker.TxAcker]. A message that is still there is one of these: its
-// transaction was rolled back, and the renewal of its lease succeeds; or its transaction is open.
-// On SQLite the renewal waits for the end of an open transaction. A message that is gone was
-// acknowledged by its transaction, unless PostgreSQL knows that this was rolled back: then another
-// consumer has settled the message. It takes the subscription's mutex, but does not hold it while
-// it waits.
+// Settled implements [broker.TxAcker]. Without AckTx it returns at once: true for a settled
+// delivery, otherwise false, or ErrLeaseLost. After AckTx it reads the row of the message:
+//
+//   - The row does not exist: true. But if PostgreSQL knows that the transaction was rolled back,
+//     another consumer has settled the message: ErrLeaseLost.
+//   - Another claim has the row: ErrLeaseLost.
+//   - The row has the token of d, and its lease is renewed: false. The transaction was rolled back.
+//   - The lease cannot be renewed, because the transaction is open: ErrIndeterminate. On SQLite the
+//     renewal waits for the end of the transaction.
+//
+// It takes the subscription's mutex, but does not hold it while it waits for the database.
 func (d *delivery) Settled(ctx context.Context) (bool, error) {
 	const what = "look for the end of a transaction in"
 	s := d.sub
@@ -135,7 +142,7 @@ func (d *delivery) Settled(ctx context.Context) (bool, error) {
 	d.inTx = false
 	switch {
 	case token == nil && aborted == 0:
-		s.finished(d)
+		s.markSettled(d)
 		return true, nil
 	case renewed:
 		return false, nil

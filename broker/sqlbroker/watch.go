@@ -27,10 +27,10 @@ type watchers struct {
 
 // watcher is one function of Watch. mu is held while fn runs.
 type watcher struct {
-	mu      sync.Mutex
-	fn      func(s broker.ConnState, err error)
-	told    broker.ConnState
-	stopped bool
+	mu       sync.Mutex
+	fn       func(s broker.ConnState, err error)
+	reported broker.ConnState
+	stopped  bool
 }
 
 // Watch implements [broker.Watcher]. It calls fn on another goroutine: first with the state after
@@ -49,7 +49,7 @@ func (b *Broker) Watch(fn func(s broker.ConnState, err error)) (stop func()) {
 	}
 	ws.all[w] = struct{}{}
 	if !ws.running {
-		ws.running = b.start(b.lookAfter)
+		ws.running = b.start(b.pollState)
 	}
 	ws.mu.Unlock()
 	return func() {
@@ -62,11 +62,11 @@ func (b *Broker) Watch(fn func(s broker.ConnState, err error)) (stop func()) {
 	}
 }
 
-// lookAfter asks the database for its time, up to watchTime for each answer, and passes the state
+// pollState asks the database for its time, up to watchTime for each answer, and passes the state
 // to the watchers. Then it waits, and repeats that until no watcher is left or the Broker ends. It
 // runs in a goroutine of its own. It takes the mutex of b.watch, but does not hold it while it
 // waits or calls a watcher.
-func (b *Broker) lookAfter() {
+func (b *Broker) pollState() {
 	ws := &b.watch
 	for {
 		ctx, cancel := context.WithTimeout(b.life, watchTime)
@@ -96,7 +96,7 @@ func (b *Broker) lookAfter() {
 			return
 		}
 		for _, w := range all {
-			w.tell(state, err)
+			w.report(state, err)
 		}
 		if !wake.Sleep(b.life, wait) {
 			return
@@ -104,13 +104,13 @@ func (b *Broker) lookAfter() {
 	}
 }
 
-// tell calls the function with the state, unless that is the same as at the last call or the
-// watcher is stopped. It holds w.mu meanwhile.
-func (w *watcher) tell(state broker.ConnState, err error) {
+// report calls the function with the state and the error, unless the state is that of the last call
+// or the watcher is stopped. It holds w.mu during the call.
+func (w *watcher) report(state broker.ConnState, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if !w.stopped && w.told != state {
-		w.told = state
+	if !w.stopped && w.reported != state {
+		w.reported = state
 		w.fn(state, err)
 	}
 }

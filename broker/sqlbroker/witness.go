@@ -36,7 +36,7 @@ type nodes struct {
 	mu      sync.Mutex
 	seen    map[string]time.Time // when the last committed beat was sent
 	renewed bool                 // a goroutine raises the beats
-	swept   time.Time
+	swept   time.Time            // when makePresent last removed old notes
 }
 
 // storedNote is the stored form of a note. Later versions only add fields.
@@ -74,9 +74,10 @@ func (b *Broker) NoteStart(ctx context.Context, queue string, s broker.Start) (e
 	return earlier, nil
 }
 
-// JudgeStart implements [broker.Witness]. It does nothing if the queue or the note does not exist.
-// It waits for the database. Returns ErrMalformed if s or the queue name is not valid, ErrClosed
-// after Close, and errors of the database.
+// JudgeStart implements [broker.Witness]. It stores the verdict of s in the note with the nonce of
+// s. It does nothing if the queue or the note does not exist. It waits for the database. Returns
+// ErrMalformed if s or the queue name is not valid, ErrClosed after Close, and errors of the
+// database.
 func (b *Broker) JudgeStart(ctx context.Context, queue string, s broker.Start) error {
 	if err := b.checkNote(queue, s); err != nil {
 		return err
@@ -101,7 +102,7 @@ func (b *Broker) JudgeStart(ctx context.Context, queue string, s broker.Start) e
 // checkNote returns ErrMalformed if s or the queue name is not valid, ErrClosed after Close, and
 // nil otherwise. It takes b.mu.
 func (b *Broker) checkNote(queue string, s broker.Start) error {
-	if err := b.open(queue); err != nil {
+	if err := b.checkOpen(queue); err != nil {
 		return err
 	}
 	err := s.Check()
@@ -173,7 +174,7 @@ func formatNotes(notes []broker.Start) (string, error) {
 
 // NodeState implements [broker.Witness]. It waits up to 4 s for the next beat of the node. Returns
 // ErrMalformed if the name is not valid, ErrUnavailable if ctx ends earlier, ErrClosed if the
-// Broker is closed, and errors of the database. The state means nothing then.
+// Broker is closed, and errors of the database. With an error the state has no meaning.
 func (b *Broker) NodeState(ctx context.Context, node string) (broker.NodeState, error) {
 	if err := b.checkNode(node); err != nil {
 		return broker.NodeAbsent, err
@@ -191,7 +192,7 @@ func (b *Broker) NodeState(ctx context.Context, node string) (broker.NodeState, 
 //   - NodeAbsent, too: the last beat is older than nodeOld.
 //
 // Returns ErrUnavailable if ctx ends first, errClosed if the Broker ends first, and errors of the
-// database, with a state that means nothing.
+// database. With an error the state has no meaning.
 func (b *Broker) nodeState(ctx context.Context, node string) (broker.NodeState, error) {
 	begun, before := time.Now(), int64(0)
 	for {

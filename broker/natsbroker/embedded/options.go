@@ -21,7 +21,7 @@ const (
 // limit includes the headers.
 const headroom = 1 << 20
 
-// Options of [Open]. The zero value is usable.
+// Options holds the settings of [Open]. The zero value is usable.
 type Options struct {
 	// Listen is the loopback address on which other processes may join, such as "127.0.0.1:0" or
 	// "localhost:4222". Port 0 selects a free port. "": only this process can connect.

@@ -108,7 +108,7 @@ func (p *postgres) acquire(ctx, life context.Context) (*pgxpool.Conn, error) {
 	p.mu.Unlock()
 	waiting := ctx
 	// With a free connection there is no wait that life could end. If another call takes it first,
-	// then this one waits for the next, and runs although life may have ended.
+	// this one waits for the next, and runs although life may have ended.
 	if pool.Stat().IdleConns() == 0 {
 		var cancel context.CancelFunc
 		waiting, cancel = context.WithCancel(ctx)
