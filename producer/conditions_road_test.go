@@ -52,13 +52,11 @@ var lanes = map[string]func(*testing.T) *lane{
 		return newLane(t, membroker.New(), memresults.New(memresults.Config{}), store)
 	},
 	"rabbit with sqlite": func(t *testing.T) *lane {
-		testserver.Thorough(t) // "nats with sqlite" has the results beside the jobs, too
 		url := "sqlite://" + filepath.Join(t.TempDir(), "jobs.db")
 		return openLane(t, testserver.RequireRabbit(t).URL(), url, url)
 	},
 	"nats with sqlite": func(t *testing.T) *lane {
-		url := "sqlite://" + filepath.Join(t.TempDir(), "jobs.db")
-		return openLane(t, testserver.RequireNATS(t).URL(), url, url)
+		return openLane(t, testserver.RequireNATS(t).URL(), "", "sqlite://"+filepath.Join(t.TempDir(), "jobs.db"))
 	},
 	"redis with postgres": func(t *testing.T) *lane {
 		database, err := testserver.RequirePostgres(t).Database(t.Context(), testserver.Namespace())

@@ -131,10 +131,7 @@ func TestProcessesAgreeWithLocal(t *testing.T) {
 	root := library(t)
 	local := sum(t, "-local", "-root", root)
 	for name, server := range map[string]func(t *testing.T) string{
-		"rabbit": func(t *testing.T) string {
-			testserver.Thorough(t) // the tests of examples/worker start processes over RabbitMQ
-			return testserver.RequireRabbit(t).URL() + "?"
-		},
+		"rabbit":   func(t *testing.T) string { return testserver.RequireRabbit(t).URL() + "?" },
 		"redis":    func(t *testing.T) string { return testserver.RequireRedis(t).URL() + "?" },
 		"nats":     func(t *testing.T) string { return testserver.RequireNATS(t).URL() + "?" },
 		"embedded": func(t *testing.T) string { return "nats-embedded://" + t.TempDir() + "?listen=127.0.0.1:0&" },
@@ -150,7 +147,7 @@ func TestProcessesAgreeWithLocal(t *testing.T) {
 
 // If a consumer process fails, the command fails at once.
 func TestConsumerFails(t *testing.T) {
-	url := testserver.RequireRedis(t).URL() + "?namespace=" + testserver.Namespace()
+	url := testserver.RequireRabbit(t).URL() + "?namespace=" + testserver.Namespace()
 	t.Setenv(asProgram, "fail")
 	root, _ := tree(t)
 	var stdout bytes.Buffer
@@ -168,7 +165,7 @@ func TestConsumerFails(t *testing.T) {
 // A consumer process ends with the process that started it, even if that is killed, because its
 // input ends.
 func TestConsumerOutlivesNobody(t *testing.T) {
-	url := testserver.RequireRedis(t).URL() + "?namespace=" + testserver.Namespace()
+	url := testserver.RequireRabbit(t).URL() + "?namespace=" + testserver.Namespace()
 	cmd := exec.Command(os.Args[0], "-consume")
 	cmd.Env = append(os.Environ(), asProgram+"=1", brokerVariable+"="+url)
 	leash, err := cmd.StdinPipe()
