@@ -247,23 +247,23 @@ func TestManyWaitInAFullShare(t *testing.T) {
 	})
 }
 
-// TestManyRun shows a throttler thousands of running jobs that end elsewhere.
+// TestManyRun shows a throttler more than two pages of running jobs that end elsewhere.
 func TestManyRun(t *testing.T) {
 	t.Parallel()
 	inQueue(t, func(w *world) {
-		const all = 3500
+		const all = 2300
 		var ids []jobs.ID
 		for range all {
 			ids = append(ids, w.enqueued("a", 1000))
 		}
 		l := w.lead(queue.Queue{Throttler: queue.Shares(shareOf, map[string]float64{"a": all})}, "n")
 		w.starts(l, times(all, "a")...)
-		w.over(ids[:1500]...)
-		w.over(ids[3400:]...)
-		for range 1700 {
+		w.over(ids[:1200]...)
+		w.over(ids[2250:]...)
+		for range 1300 {
 			w.enqueued("a", 1000)
 		}
-		w.starts(l, times(1600, "a")...) // all ended jobs are noticed, however long the list is
+		w.starts(l, times(1250, "a")...) // all ended jobs are noticed, however long the list is
 	})
 }
 
@@ -271,7 +271,7 @@ func TestWindowsAtAdmission(t *testing.T) {
 	t.Parallel()
 	for _, th := range []queue.Throttler{nil, queue.Shares(shareOf, nil)} {
 		inQueue(t, func(w *world) { // the clock starts at midnight
-			l := w.lead(queue.Queue{Limit: 1, Strict: true, Throttler: th}, "n")
+			l := w.lead(queue.Queue{Limit: 1, Strict: true, Throttler: th, Poll: time.Minute}, "n")
 			shut := w.enqueue(jobs.Row{Job: jobs.Job{Name: "shut", Weight: 1000, Window: "WINDOWS 09:00-17:00", Attempt: 1, Reason: "it was"}})
 			open := w.enqueue(jobs.Row{Job: jobs.Job{Name: "open", Weight: 1000, Window: "WINDOWS 22:00-06:00"}})
 			w.starts(l, "open") // the job before it does not block it, although the queue is strict

@@ -215,7 +215,7 @@ func ordered(t *testing.T, received []string) {
 // In the second phase relays are killed with SIGKILL; no message is lost, and some are repeated.
 func TestKilled(t *testing.T) {
 	t.Parallel()
-	transactions, kills := 200, 4
+	transactions, kills := 200, 2
 	if testserver.IsThorough() {
 		transactions, kills = 2000, 20
 	}

@@ -111,7 +111,10 @@ func TestConformancePostgres(t *testing.T) {
 // connection for notifications.
 func TestConformancePgBouncer(t *testing.T) {
 	t.Parallel()
-	srv := testserver.OwnPostgres(t, testserver.PostgresConfig{})
+	srv := testserver.RequirePostgres(t)
+	if testserver.IsThorough() { // the fault cases restart it
+		srv = testserver.OwnPostgres(t, testserver.PostgresConfig{})
+	}
 	pooler := testserver.OwnPgBouncer(t, srv)
 	t.Run("polled", func(t *testing.T) {
 		testserver.Thorough(t)
@@ -169,7 +172,10 @@ func TestConformanceShortLease(t *testing.T) {
 		t.Skip("-short: the default lease only")
 	}
 	t.Parallel()
-	srv := testserver.OwnPostgres(t, testserver.PostgresConfig{})
+	srv := testserver.RequirePostgres(t)
+	if testserver.IsThorough() { // the fault cases take it away
+		srv = testserver.OwnPostgres(t, testserver.PostgresConfig{})
+	}
 	brokertest.Run(t, func(c testing.TB) *brokertest.Harness {
 		area := strings.Split(c.Name(), "/")[1]
 		if !slices.Contains([]string{"lease", "retry", "fault", "model"}, area) || strings.Contains(c.Name(), "restart") {

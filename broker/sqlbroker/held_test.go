@@ -38,6 +38,7 @@ func TestPublishBesideTransaction(t *testing.T) {
 			t.Fatalf("Publish number %d of another message: %v", i, err)
 		}
 		cancel()
+		<-time.After(10 * time.Millisecond) // more calls show no more
 	}
 	if err := own.Commit(); err != nil {
 		t.Fatal(err)

@@ -76,7 +76,7 @@ func (b *PgBouncer) begin(ctx context.Context, program string) error {
 	}
 	err := errors.Join(
 		os.WriteFile(conf, []byte(strings.Join(lines, "\n")+"\n"), 0o600),
-		os.WriteFile(users, []byte(fmt.Sprintf("%q %q\n", pgUser, b.to.password)), 0o600))
+		os.WriteFile(users, []byte(fmt.Sprintf("%q %q\n", pgUser, b.to.verifier)), 0o600))
 	if err != nil {
 		return err
 	}

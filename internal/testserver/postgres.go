@@ -43,6 +43,7 @@ type Postgres struct {
 	moved    atomic.Bool // the server has the second port
 	tls      bool
 	password string
+	verifier string // of the password, as the server keeps it
 }
 
 // pgUser is a superuser and the only user that may connect.
@@ -90,6 +91,9 @@ func tryPostgres(ctx context.Context, cfg PostgresConfig) (p *Postgres, err erro
 	}()
 	p = &Postgres{
 		box: box, home: filepath.Join(box.dir, "home"), ports: [2]int(ports), tls: cfg.TLS != nil, password: "secret-" + rand.Text(),
+	}
+	if p.verifier, err = scramVerifier(p.password); err != nil {
+		return nil, err
 	}
 	if cfg.Disk != nil {
 		p.home = filepath.Join(cfg.Disk.Dir(), "home")
@@ -141,7 +145,7 @@ func (p *Postgres) initialize(ctx context.Context, initdb string, cfg PostgresCo
 		return err
 	}
 	secret := filepath.Join(p.home, "password")
-	if err := os.WriteFile(secret, []byte(p.password), 0o600); err != nil {
+	if err := os.WriteFile(secret, []byte(p.verifier), 0o600); err != nil {
 		return err
 	}
 	files, err := p.copyTLS(cfg.TLS)

@@ -203,14 +203,23 @@ func TestGetJobsWaitsWithoutRoom(t *testing.T) {
 // delivered, and are claimed once more.
 func TestGetJobsGivenBack(t *testing.T) {
 	s := jobsServer(t, Config{})
-	make40(t, s, 400<<10)
+	make40(t, s, 150<<10)
 	deaf := dial(t, s.addr)
 	_ = deaf.Conn.(*net.TCPConn).SetReadBuffer(4 << 10)
+	testwait.Until(t, "it is served", func() bool { return s.Stats().Connections == 1 })
+	s.each(func(c *conn) { _ = c.tcp.Conn.(*net.TCPConn).SetWriteBuffer(8 << 10) })
 	deaf.send("GetJobs\nname: foo\nnumResults: 40\n\n")
-	testwait.Until(t, "they are taken", func() bool { return inState(t, s, jobs.Running) == 40 })
+	// inState reads all data, so it is not polled.
+	testwait.Until(t, "they are taken", func() bool { return s.c.Service.Stats().Taken == 40 })
+	if n := inState(t, s, jobs.Running); n != 40 {
+		t.Errorf("%d are running", n)
+	}
 	_ = deaf.Conn.(*net.TCPConn).SetLinger(0) // the client resets the connection
 	_ = deaf.Close()
-	testwait.Until(t, "they are given back", func() bool { return inState(t, s, jobs.Queued) == 40 })
+	testwait.Until(t, "they are given back", func() bool { return s.c.Service.Stats().GivenBack == 40 })
+	if n := inState(t, s, jobs.Queued); n != 40 {
+		t.Errorf("%d are queued", n)
+	}
 	if n := s.Stats().GivenBack; n != 40 {
 		t.Errorf("%d were given back", n)
 	}

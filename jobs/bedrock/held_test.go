@@ -70,8 +70,9 @@ func TestListHeldInStore(t *testing.T) {
 	}
 	store.hold.Store(&hold)
 	defer close(release)
-	one := `{"name":"big","data":{"a":"` + strings.Repeat("x", 900) + `"}}`
-	c.ask("CreateJobs\nConnection: forget\njobs: ["+strings.Repeat(one+",", (8100<<10)/len(one))+one+"]\n\n").wantStatus(t, statusQueued)
+	// It needs as many units of work as one request may have.
+	one := `{"name":"big","data":{"a":"` + strings.Repeat("x", 320) + `"}}`
+	c.ask("CreateJobs\nConnection: forget\njobs: ["+strings.Repeat(one+",", maxJobs-1)+one+"]\n\n").wantStatus(t, statusQueued)
 	select {
 	case <-entered:
 	case <-time.After(patience):

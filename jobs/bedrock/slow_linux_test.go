@@ -84,7 +84,7 @@ func TestReadsInSteps(t *testing.T) {
 func TestReadsNothing(t *testing.T) {
 	for name, vanishes := range map[string]bool{"connected": false, "vanished": true} {
 		t.Run(name, func(t *testing.T) {
-			slowClients(t, 100*time.Millisecond, 1000<<10, func(t *testing.T, s *slow) {
+			slowClients(t, 100*time.Millisecond, 300<<10, func(t *testing.T, s *slow) {
 				wantState(t, s.serving, 1, jobs.Running)
 				if vanishes {
 					vanish(t, s.nc)

@@ -267,7 +267,10 @@ func TestGoneWhileWaiting(t *testing.T) {
 // TestGoneAtRandom shows that clients that disconnect at random times lose no job.
 func TestGoneAtRandom(t *testing.T) {
 	s := jobsServer(t, Config{})
-	const n = 300
+	n := 300
+	if raced {
+		n = 120
+	}
 	maker := dial(t, s.addr)
 	var group sync.WaitGroup
 	stop := make(chan struct{})

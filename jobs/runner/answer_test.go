@@ -428,7 +428,7 @@ func TestQueueRetryAtWindow(t *testing.T) {
 			f.At = time.Now().Add(6 * time.Hour)
 			return f.Attempt < 2
 		}
-		r := s.runner(runner.Config{Queue: &queue.Queue{Name: "q", Limit: 1}})
+		r := s.runner(runner.Config{Queue: &queue.Queue{Name: "q", Limit: 1, Poll: time.Minute}, Lease: 10 * time.Minute})
 		register(t, r, kind)
 		s.run(r)
 		first, second := s.ship(kind, "q", "first"), s.ship(kind, "q", "second", func(s *jobs.Spec) { s.Windows = nil })
@@ -573,7 +573,7 @@ func TestQueueDispatch(t *testing.T) {
 // TestManyAwait shows that jobs that await answers cost no goroutine, and no memory besides their
 // records.
 func TestManyAwait(t *testing.T) {
-	const n = 10_000
+	const n = 3000
 	s := newShop(t, openMem(t))
 	kind := shipping(func(ctx, parcelOf) error { return nil })
 	r := s.runner(runner.Config{Workers: 16, Queue: &queue.Queue{Name: "q", Limit: 2 * n}})

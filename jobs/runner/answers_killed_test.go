@@ -25,8 +25,8 @@ import (
 const memberPart = "SWARMIJI_JOBS_TEST_PART"
 
 const (
-	askedJobs  = 150
-	askedKills = 6
+	askedJobs  = 100
+	askedKills = 3
 )
 
 // order is the data of the jobs in these tests. Every fourth is refused at first, and every fifth

@@ -270,7 +270,7 @@ func TestDispatchARunnerThatStops(t *testing.T) {
 func TestDispatchATaskThatAwaits(t *testing.T) {
 	inShop(t, func(t *testing.T, s *shop) {
 		road := memoryRoad(t)
-		r := s.runner(runner.Config{Submit: road, Results: road.results})
+		r := s.runner(runner.Config{Submit: road, Results: road.results, Timeout: time.Hour})
 		dispatch(t, r, sum)
 		s.run(r)
 		kept, err := deferrals.New(deferrals.Config{Jobs: s.Service, Logger: quiet})
@@ -288,7 +288,7 @@ func TestDispatchATaskThatAwaits(t *testing.T) {
 		})
 		road.consume(c)
 		id := s.put(jobs.Spec{Name: "sum", Data: []byte(`{"n":1}`), Repeat: "FINISHED, +30 DAYS"})
-		time.Sleep(runner.DefaultTimeout + time.Hour)
+		time.Sleep(3 * time.Hour)
 		if n := requests.Load(); n != 1 {
 			t.Fatalf("%d requests", n)
 		}

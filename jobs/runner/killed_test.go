@@ -23,8 +23,8 @@ import (
 const memberURL = "SWARMIJI_JOBS_TEST_URL"
 
 const (
-	killedJobs  = 120
-	killedKills = 5
+	killedJobs  = 80
+	killedKills = 3
 )
 
 // memberService returns the service of a member process. leave closes the service and its store.

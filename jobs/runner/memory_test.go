@@ -60,7 +60,7 @@ func heap() int64 {
 // TestDispatchMemory shows that few jobs are claimed while the broker accepts no tasks, and that a
 // submitted job holds no data.
 func TestDispatchMemory(t *testing.T) {
-	const jobsOfIt, each, most = 96, 512 << 10, 40 << 20
+	const jobsOfIt, each, most = 84, 512 << 10, 40 << 20
 	store, err := sqljobs.New(sqljobs.Config{DB: sqltest.Open(t, "sqlite://"+filepath.Join(t.TempDir(), "jobs.db"))})
 	if err != nil {
 		t.Fatal(err)

@@ -212,7 +212,7 @@ func TestDispatchedJobsOfAQueueHaveNoDeadline(t *testing.T) {
 		inShop(t, func(t *testing.T, s *shop) {
 			road := memoryRoad(t)
 			var told told
-			r := s.runner(runner.Config{Submit: road, Results: road.results, Queue: &queue.Queue{Name: "q"}, OnReport: told.note})
+			r := s.runner(runner.Config{Submit: road, Results: road.results, Queue: &queue.Queue{Name: "q", Poll: time.Minute}, OnReport: told.note, Lease: 10 * time.Minute})
 			dispatch(t, r, sum)
 			s.run(r)
 			spec := jobs.Spec{Name: "sum", Queue: "q", SequenceKey: "one", Timeout: timeout}

@@ -3,6 +3,7 @@ package sqljobs_test
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"net/url"
 	"os"
@@ -24,6 +25,14 @@ func TestMain(m *testing.M) {
 	if os.Getenv(childEnv) != "" {
 		child()
 		return
+	}
+	// Each history costs many statements on three databases. The store in memory runs more and longer
+	// ones.
+	flag.Parse()
+	asked := testserver.IsThorough()
+	flag.Visit(func(f *flag.Flag) { asked = asked || f.Name == "rapid.checks" })
+	if !asked {
+		_ = flag.Set("rapid.checks", "40")
 	}
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction(testserver.Reaper))
 }

@@ -39,7 +39,10 @@ func TestOtherIsolationLevels(t *testing.T) {
 		t.Run(level, func(t *testing.T) {
 			dsn := withIsolation(t, level)
 			services := []*jobs.Service{serviceOf(t, open(t, dsn)), serviceOf(t, open(t, dsn))}
-			const keys = 200
+			keys := 50
+			if testserver.IsThorough() {
+				keys = 200
+			}
 			for i := range keys {
 				key := fmt.Sprint("k", i)
 				var taken atomic.Int32

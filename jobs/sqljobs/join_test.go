@@ -193,6 +193,7 @@ func TestCreateBesideTransaction(t *testing.T) {
 			t.Fatalf("Create number %d with another key: %v", i, err)
 		}
 		cancel()
+		<-time.After(10 * time.Millisecond) // more calls show no more
 	}
 	finish(t, own.Commit)
 	for range cap(taken) {

@@ -87,7 +87,7 @@ func manyKept() int {
 	if testserver.IsThorough() {
 		return 200_000
 	}
-	return 20_000
+	return 3000
 }
 
 // TestKeptJobsAreNotRead shows that finished jobs of a sequence, key or parent are not read. It

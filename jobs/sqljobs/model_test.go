@@ -11,7 +11,7 @@ import (
 // in memory, where a command costs little, runs many more steps.
 func TestModel(t *testing.T) {
 	each(t, func(t *testing.T, dsn string) {
-		jobstest.Model(t, jobstest.ModelConfig{Open: func(t testing.TB) jobstore.Store { return open(t, dsn) }, Steps: 8})
+		jobstest.Model(t, jobstest.ModelConfig{Open: func(t testing.TB) jobstore.Store { return open(t, dsn) }, Steps: 12})
 	})
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/broker/membroker"
+	"github.com/swarmiji/swarmiji/internal/testwait"
 	"github.com/swarmiji/swarmiji/jobs"
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 	"github.com/swarmiji/swarmiji/jobs/queue"
@@ -160,11 +161,13 @@ func (u upgraded) tasksGoOn() {
 			u.Fatal(err)
 		}
 	}
-	for j, err := u.s.Query(ctx, 20); j.State != jobs.Finished; j, err = u.s.Query(ctx, 20) {
+	testwait.Until(u.T, "the second task's job is finished", func() bool {
+		j, err := u.s.Query(ctx, 20)
 		if err != nil && !errors.Is(err, jobs.ErrNotFound) || ctx.Err() != nil {
 			u.Fatalf("the second task's job is %s, %v", j.State, err)
 		}
-	}
+		return j.State == jobs.Finished
+	})
 	cancel()
 	if err := <-ran; err != nil {
 		u.Error(err)

@@ -48,6 +48,7 @@ func TestArriveBesideTransaction(t *testing.T) {
 			t.Fatalf("Save of another record: %v", err)
 		}
 		cancel()
+		<-time.After(10 * time.Millisecond) // more calls show no more
 	}
 	if err := own.Commit(); err != nil {
 		t.Fatal(err)

@@ -68,6 +68,7 @@ func TestSaveBesideTransaction(t *testing.T) {
 			t.Fatalf("Save of another record, number %d: %v", i, err)
 		}
 		cancel()
+		<-time.After(10 * time.Millisecond) // more calls show no more
 	}
 	select {
 	case err := <-same:
