@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	amqp "github.com/rabbitmq/amqp091-go"
+
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/broker/amqpbroker"
 	"github.com/swarmiji/swarmiji/connect/amqpconnect"
@@ -127,9 +129,13 @@ func (r *replying) wantLost(f *task.Future[int]) {
 // deleteQueue deletes the producer's reply queue, as an administrator would.
 func (r *replying) deleteQueue(server *testserver.Rabbit) {
 	r.t.Helper()
-	if out, err := server.Ctl(testwait.Long(r.t), "delete_queue", "swj."+r.namespace+".reply."+r.producer.NodeID()); err != nil {
-		r.t.Fatalf("%v: %s", err, out)
-	}
+	conn, err := amqp.Dial(server.URL())
+	must(r.t, err)
+	defer func() { _ = conn.Close() }() // the test judges what it did
+	ch, err := conn.Channel()
+	must(r.t, err)
+	_, err = ch.QueueDelete("swj."+r.namespace+".reply."+r.producer.NodeID(), false, false, false)
+	must(r.t, err)
 }
 
 // TestReplyQueueDeleted shows that open futures end with a reason when their reply queue is
@@ -186,7 +192,7 @@ func TestSubmitWaitsForReplyQueue(t *testing.T) {
 // TestReplyQueueOutlivesRestart shows that a restarted server keeps the reply queue, and open
 // futures get their results.
 func TestReplyQueueOutlivesRestart(t *testing.T) {
-	server := testserver.OwnRabbit(t, testserver.RabbitConfig{})
+	server := testserver.RequireRabbit(t)
 	r := newReplying(t, server.URL())
 	open := r.submit(-1)
 	testwait.Until(t, "the task runs", func() bool { return r.ran.Load() == 1 })
