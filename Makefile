@@ -33,6 +33,9 @@ TEST_ENV := $(if $(TEST_DIR),TMPDIR=$(TEST_DIR) GOTMPDIR=/tmp) GOFLAGS="$(strip 
 # The test binaries have no tables for debuggers (-w): a quarter of the time of linking 190 of them. Stacks of panics do not need them.
 TEST_LINK := -ldflags=-w
 
+# The compiler and the linker take a fifth less processor time if they collect their garbage less often.
+COMPILER := -toolexec="env GOGC=250"
+
 # It reads source files on one goroutine: with the race detector it takes eight times as long and finds the same.
 PLAIN      := ./internal/archtest
 RACE_PKGS   = $(filter-out %$(PLAIN:.%=%),$(shell go list $(PKGS)))
@@ -57,8 +60,8 @@ setup: ## install what the tests need and the machine lacks (Debian, as root)
 .PHONY: test
 test: setup ## run all tests with the race detector against real servers (20 to 50 minutes on 2 cores, by the machine)
 	@$(if $(TEST_DIR),mkdir -p -m 1777 $(TEST_DIR))
-	$(if $(PLAIN_PKGS),go test $(TESTFLAGS) $(PLAIN_PKGS),:); plain=$$?; \
-	$(if $(RACE_PKGS),$(TEST_ENV) SWARMIJI_REQUIRE_SERVERS=1 CGO_ENABLED=1 go test -race $(TEST_LINK) -p $(TEST_PARALLEL) -timeout $(TEST_TIMEOUT) $(TESTFLAGS) $(if $(filter ./...,$(PKGS)),$(TEST_FIRST)) $(RACE_PKGS),:) && exit $$plain
+	$(if $(PLAIN_PKGS),go test $(COMPILER) $(TESTFLAGS) $(PLAIN_PKGS),:); plain=$$?; \
+	$(if $(RACE_PKGS),$(TEST_ENV) SWARMIJI_REQUIRE_SERVERS=1 CGO_ENABLED=1 go test -race $(COMPILER) $(TEST_LINK) -p $(TEST_PARALLEL) -timeout $(TEST_TIMEOUT) $(TESTFLAGS) $(if $(filter ./...,$(PKGS)),$(TEST_FIRST)) $(RACE_PKGS),:) && exit $$plain
 
 .PHONY: unit
 unit: ## run the tests that this machine can run; those without their server are skipped

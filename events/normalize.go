@@ -166,6 +166,7 @@ func fromMillis(ms int64) time.Time {
 	return time.UnixMilli(ms).UTC()
 }
 
+// count returns n limited to the range of counts on the wire: 0 to 2^31-1.
 func count(n int) int { return min(max(n, 0), math.MaxInt32) }
 
 // normalFields returns a copy of m with only the fields that an event of type typ may carry. Left
@@ -195,6 +196,7 @@ func normalFields(typ string, m map[string]any) map[string]any {
 	return out
 }
 
+// validKey reports whether k may be the name of a field: 1 to maxKey bytes of valid UTF-8.
 func validKey(k string) bool { return k != "" && len(k) <= maxKey && utf8.ValidString(k) }
 
 // sortedKeys returns the keys of m in ascending order.

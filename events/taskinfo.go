@@ -28,8 +28,7 @@ const (
 )
 
 // TaskInfo holds further facts about the task of an event. They travel in Event.Fields. A fact with
-// its zero value is not sent. For a plain
-// task in its first attempt all are zero.
+// its zero value is not sent. For a plain task in its first attempt all are zero.
 type TaskInfo struct {
 	Parent task.ID // sent, received: the task that sent this one
 	// sent, received: the first task of the workflow; "": the task itself

@@ -48,19 +48,20 @@ func (o PageOptions) Begin(q Query) (limit int, at Cursor, err error) {
 	return limit, at, nil
 }
 
-// before reports whether a record at c comes later in a list, where the newest change is first.
+// before reports whether c is older than o: its time of change is earlier, or equal with a smaller
+// number. A list begins with the newest change, so the record at c comes after the one at o.
 func (c Cursor) before(o Cursor) bool {
 	return c.Changed.Before(o.Changed) || c.Changed.Equal(o.Changed) && c.Number < o.Number
 }
 
-// Check returns an error that wraps ErrQuery if [Parse] would refuse the text of q. Adapters check
-// queries with it.
+// Check returns nil if [Parse] accepts the text of q, and otherwise an error that wraps ErrQuery.
+// Adapters check queries with it.
 func (q Query) Check() error {
 	_, err := Parse(q.String())
 	return err
 }
 
-// Check returns ErrMalformed if a batch has facts without a valid id.
+// Check returns ErrMalformed if an element of b.Facts is nil or has no valid id, otherwise nil.
 func (b *Batch) Check() error {
 	for _, f := range b.Facts {
 		if f == nil || task.ID(f.ID).Check() != nil {
@@ -70,7 +71,7 @@ func (b *Batch) Check() error {
 	return nil
 }
 
-// Merged returns the facts of b with one element for each task, in the order of their first
+// Merged returns the facts of b, merged to one element for each task, in the order of their first
 // elements. It changes neither b nor its facts.
 func (b *Batch) Merged() []*Facts {
 	byID := make(map[task.ID]*Facts, len(b.Facts))
@@ -87,13 +88,15 @@ func (b *Batch) Merged() []*Facts {
 	return all
 }
 
-// Selects reports whether q counts b, for adapters.
+// Selects reports whether b, one stored count, is within the times of q and of its Queue and Name.
+// For adapters.
 func (q CountQuery) Selects(b *Bucket) bool {
 	return !b.Minute.Before(q.Since.Truncate(time.Minute)) && (q.Before.IsZero() || b.Minute.Before(q.Before)) &&
 		(q.Queue == "" || q.Queue == b.Queue) && (q.Name == "" || q.Name == b.Name)
 }
 
-// Row returns b without the fields that q does not ask for, for adapters.
+// Row returns a copy of b in which the parts that q does not ask for are zero: Minute, Queue or
+// Name. Adapters add up the rows that are then equal.
 func (q CountQuery) Row(b *Bucket) Bucket {
 	one := *b
 	if !q.PerMinute {
@@ -108,8 +111,8 @@ func (q CountQuery) Row(b *Bucket) Bucket {
 	return one
 }
 
-// Add adds the counts of o to those of b, for adapters. A sum of times stops at the longest
-// duration: the clocks of nodes may differ by years.
+// Add adds the numbers of o to those of b, for adapters: N, Wait and Run. A sum of times stops at
+// the longest duration: the clocks of nodes may differ by years.
 func (b *Bucket) Add(o *Bucket) {
 	sum := func(a, b time.Duration) time.Duration {
 		if a > math.MaxInt64-b {
@@ -120,7 +123,8 @@ func (b *Bucket) Add(o *Bucket) {
 	b.N, b.Wait, b.Run = b.N+o.N, sum(b.Wait, o.Wait), sum(b.Run, o.Run)
 }
 
-// TooMany returns the error of Counts for more than [MaxBuckets] rows, for adapters.
+// TooMany returns the error that Counts returns for more than [MaxBuckets] rows. It wraps ErrQuery.
+// For adapters.
 func TooMany() error {
 	return fmt.Errorf("%w: more than %d counts; choose a shorter time or fewer parts", ErrQuery, MaxBuckets)
 }
@@ -128,12 +132,14 @@ func TooMany() error {
 // gapJoint is the largest time between two gaps that become one.
 const gapJoint = time.Second
 
-// Joins reports whether o continues g, so that a store makes one gap of both, for adapters.
+// Joins reports whether o begins within g, or at most a second after its end. Adapters then store
+// both as one gap, see [Gap.Join].
 func (g Gap) Joins(o Gap) bool {
 	return !o.Since.Before(g.Since) && !o.Since.After(g.Before.Add(gapJoint))
 }
 
-// Join returns the gap of both times, for adapters.
+// Join returns one gap that covers g and o, which begins with g, and has the sum of their Dropped.
+// For adapters.
 func (g Gap) Join(o Gap) Gap {
 	return Gap{Since: g.Since, Before: latest(g.Before, o.Before), Dropped: g.Dropped + o.Dropped}
 }

@@ -41,7 +41,8 @@ type (
 	}
 )
 
-// kinds lists the kinds of entries by their stored number. Numbers are never used again.
+// kinds returns the kinds of entries; the index of a kind is its number in the stored form. A
+// number is never used again for another kind.
 func kinds() []Kind {
 	return []Kind{
 		KindSent, KindReceived, KindStarted, KindProgress, KindAwaiting, KindRetried, KindSucceeded, KindFailed, KindRevoked,
@@ -49,7 +50,7 @@ func kinds() []Kind {
 	}
 }
 
-// MarshalJSON returns the stored form of the facts, for adapters.
+// MarshalJSON returns the stored form of the facts, a JSON object, for adapters. It does not fail.
 func (f *Facts) MarshalJSON() ([]byte, error) {
 	s := storedFacts{ID: f.ID}
 	for i := range f.entries {
@@ -63,7 +64,9 @@ func (f *Facts) MarshalJSON() ([]byte, error) {
 	return json.Marshal(&s)
 }
 
-// UnmarshalJSON reads the stored form of facts. Returns [ErrMalformed] for other bytes.
+// UnmarshalJSON replaces f by the facts in data, their stored form. Kinds of facts of later
+// versions are ignored. Returns [ErrMalformed] for other data, without an id, with an unknown kind
+// of entry or with entries out of order. Then f does not change.
 func (f *Facts) UnmarshalJSON(data []byte) error {
 	var s storedFacts
 	if err := json.Unmarshal(data, &s); err != nil {
@@ -97,6 +100,7 @@ func (f *Facts) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
+// stored returns the stored form of e.
 func (e *Entry) stored() storedEntry {
 	s := storedEntry{
 		Kind: slices.Index(kinds(), e.Kind), Time: e.Time.UnixMilli(), Node: e.Node, Life: e.Life, Attempt: e.Attempt - 1, Generation: e.Generation,
@@ -108,6 +112,7 @@ func (e *Entry) stored() storedEntry {
 	return s
 }
 
+// entry returns the entry of a stored form. Returns ErrMalformed for an unknown kind.
 func (s *storedEntry) entry() (Entry, error) {
 	if s.Kind < 0 || s.Kind >= len(kinds()) {
 		return Entry{}, fmt.Errorf("%w: an entry of kind %d", ErrMalformed, s.Kind)

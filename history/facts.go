@@ -53,13 +53,15 @@ const (
 	factKinds
 )
 
-// compare orders facts by their events, then by their texts.
+// compare returns -1, 0 or +1: it orders facts by their events, and those of equal events by their
+// texts.
 func (f *fact) compare(o *fact) int {
 	return cmp.Or(f.at.compare(&o.at), slices.Compare(f.text, o.text))
 }
 
-// NewFacts returns the facts that an event tells about its task. It returns nil for an event
-// without a task, and for another type than those of [EventTypes].
+// NewFacts returns the facts about a task that one event tells, with NUL characters removed. It
+// does not change the event. It returns nil for an event without a task, and for another type than
+// those of [EventTypes].
 func NewFacts(of *events.Event) *Facts {
 	if of.TaskID == "" {
 		return nil
@@ -119,7 +121,8 @@ func NewFacts(of *events.Event) *Facts {
 	return f
 }
 
-// taskTexts returns the texts of factTask.
+// taskTexts returns the texts of a fact factTask: name, queue, parent, root and group, then key and
+// value of each header, in the order of the keys.
 func taskTexts(e *events.Event, info *events.TaskInfo) []string {
 	text := []string{e.Name, e.Queue, string(info.Parent), string(info.Root), string(info.Group)}
 	keys := make([]string, 0, len(info.Headers))
@@ -135,7 +138,7 @@ func taskTexts(e *events.Event, info *events.TaskInfo) []string {
 	return text
 }
 
-// storable removes the NUL characters of texts, which PostgreSQL cannot store.
+// storable removes the NUL characters from each of the texts, since PostgreSQL cannot store them.
 func storable(texts ...*string) {
 	for _, t := range texts {
 		if strings.IndexByte(*t, 0) >= 0 {
@@ -144,7 +147,8 @@ func storable(texts ...*string) {
 	}
 }
 
-// whole returns a number of an event's Fields as a count.
+// whole returns v, a value in the Fields of an event, as a whole number. It returns 0 unless v is a
+// number above 0 and up to 2^53.
 func whole(v any) int64 {
 	f, _ := v.(float64)
 	if !(f > 0 && f <= 1<<53) {
@@ -153,8 +157,9 @@ func whole(v any) int64 {
 	return int64(f)
 }
 
-// Merge adds the facts of o about the same task, and reports whether that changed f. It keeps o
-// unchanged.
+// Merge adds the facts of o, about the same task, to f, and reports whether that changed f. A fact
+// of a later event replaces an earlier one. Of more than 80 entries it keeps the first 20 and the
+// last 60. It does not change o.
 func (f *Facts) Merge(o *Facts) (changed bool) {
 	for i := range f.facts {
 		if have, more := &f.facts[i], &o.facts[i]; more.at.Kind != "" && (have.at.Kind == "" || have.compare(more) < 0) {
@@ -174,8 +179,8 @@ func (f *Facts) Merge(o *Facts) (changed bool) {
 	return changed || !slices.Equal(before, f.entries)
 }
 
-// Buckets returns the counts of the entries of f that are not in old, which may be nil: one for
-// each entry. A store adds them to its counts, so that an entry counts once.
+// Buckets returns a count of 1 for each counted entry of f that is not in old, the facts before a
+// merge. old may be nil. A store adds these to its counts, so that an entry counts once.
 func (f *Facts) Buckets(old *Facts) []Bucket {
 	var added []Bucket
 	r := f.Record()
@@ -192,12 +197,14 @@ func (f *Facts) Buckets(old *Facts) []Bucket {
 	return added
 }
 
+// has reports whether f has an entry equal to e.
 func (f *Facts) has(e *Entry) bool {
 	_, found := slices.BinarySearchFunc(f.entries, e, func(e Entry, t *Entry) int { return e.compare(t) })
 	return found
 }
 
-// Record returns the record that the facts amount to.
+// Record returns the record of the task that follows from its facts, with its timeline. The caller
+// may change it.
 func (f *Facts) Record() Record {
 	r := Record{ID: f.ID, Wait: -1, Run: -1}
 	if t := &f.facts[factTask]; len(t.text) >= 5 {
@@ -235,8 +242,8 @@ func (f *Facts) first(kind int) string {
 	return ""
 }
 
-// each calls do for each entry, with the wait before its attempt if the entry is a start. A
-// negative wait is not known.
+// each calls do for each entry in order. wait is the time that an attempt has waited before its
+// start, for a start whose sending or receipt is known. For every other entry it is -1.
 func (f *Facts) each(do func(e *Entry, wait time.Duration)) {
 	var base time.Time // from which the wait counts
 	var of Entry       // the entry that has set base
@@ -256,7 +263,8 @@ func (f *Facts) each(do func(e *Entry, wait time.Duration)) {
 	}
 }
 
-// times sets the fields of r that follow from the entries.
+// times sets the fields of r that follow from the entries: Life, State, DeadLetter, Changed, Node,
+// the times, Wait, Run and Attempts. Without entries it does nothing.
 func (f *Facts) times(r *Record) {
 	if len(f.entries) == 0 {
 		return
@@ -316,6 +324,7 @@ func (e *Entry) state() State {
 	return Failed
 }
 
+// latest returns the later one of two times.
 func latest(a, b time.Time) time.Time {
 	if b.After(a) {
 		return b

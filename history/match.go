@@ -5,13 +5,13 @@ import (
 	"strings"
 )
 
-// Match reports whether q selects r. Call it on a query with absolute times, see [Query.At]. It is
-// the reference of all stores.
+// Match reports whether all terms of q match r. Call it on a query with absolute times, see
+// [Query.At]. Every store must select the same records as Match.
 func (q Query) Match(r *Record) bool {
 	return !slices.ContainsFunc(q.Terms, func(t Term) bool { return t.holds(r) == t.Not })
 }
 
-// holds reports whether the condition of t, without its negation, is true of r.
+// holds reports whether r meets the condition of t, whatever t.Not is.
 func (t *Term) holds(r *Record) bool {
 	switch t.Field {
 	case FieldState:
@@ -39,7 +39,8 @@ func (t *Term) holds(r *Record) bool {
 	return t.has(t.Field.text(r))
 }
 
-// text returns the text of r under a field.
+// text returns the value of the field f of r, for fields that hold one text. For other fields it
+// returns "".
 func (f Field) text(r *Record) string {
 	switch f {
 	case FieldID:
@@ -60,15 +61,17 @@ func (f Field) text(r *Record) string {
 	return ""
 }
 
-// has reports whether one of the values matches s.
+// has reports whether one of the values of t matches the text s.
 func (t *Term) has(s string) bool {
 	return slices.ContainsFunc(t.Values, func(v Value) bool { return v.Match(s) })
 }
 
-// Match reports whether v matches a text.
+// Match reports whether v matches s: the texts are equal, or v is a prefix and s begins with its
+// text.
 func (v Value) Match(s string) bool { return v.Text == s || v.Prefix && strings.HasPrefix(s, v.Text) }
 
-// compares compares a number of a record; a negative one is not known and never matches.
+// compares reports whether have, a number of a record, meets the operator of t with the number
+// want. A negative have is not known and never matches.
 func (t *Term) compares(have, want int64) bool {
 	switch t.Op {
 	case OpMore:

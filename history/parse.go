@@ -38,21 +38,21 @@ func (e *QueryError) Error() string {
 // Unwrap returns [ErrQuery].
 func (e *QueryError) Unwrap() error { return ErrQuery }
 
-// Parse reads a query.
+// Parse returns the query that text describes.
 //
 //	query = term { " " term } ;  term = [ "-" ] field op value ;  op = ":" | "=" | "~" | ">" | "<"
 //
 //	field                                   op    value
 //	id state name queue node root parent
-//	group class header.KEY                  : =   texts, one of which is meant: a,b  prefix*  "a b"
+//	group class header.KEY                  : =   texts, one must match: a,b  prefix*  "a b"
 //	error                                   ~     a text that it contains
 //	wait run                                > <   a duration: 500ms 2m
 //	attempts                                : = > <   a number
 //	since before                            : =   2h (ago)  2006-01-02T15:04:05Z  15:04 (today)
 //
 // All terms must match; "-" before a term negates it. States are those of [States] and [StateDead].
-// Returns a [*QueryError] for another text, with its position. Times stay as they are written until
-// [Query.At].
+// For another text it returns a [*QueryError] with the position. Times stay as they are written
+// until [Query.At].
 func Parse(text string) (Query, error) {
 	p := parser{text: text}
 	if len(text) > MaxQuery {
@@ -81,8 +81,11 @@ type parser struct {
 	pos  int
 }
 
+// next returns the character at the current position and its length in bytes. It does not move the
+// position.
 func (p *parser) next() (rune, int) { return utf8.DecodeRuneInString(p.text[p.pos:]) }
 
+// blanks moves the position behind white space.
 func (p *parser) blanks() {
 	for p.pos < len(p.text) {
 		r, n := p.next()
@@ -93,9 +96,11 @@ func (p *parser) blanks() {
 	}
 }
 
-// fail returns an error at the current position.
+// fail returns a QueryError at the current position; want names the expected text.
 func (p *parser) fail(want string) error { return p.failAt(p.pos, want) }
 
+// failAt returns a QueryError at pos with the text there, up to a space and 20 characters. want
+// names the expected text.
 func (p *parser) failAt(pos int, want string) error {
 	found, _, _ := strings.Cut(p.text[pos:], " ")
 	if r := []rune(found); len(r) > 20 {
@@ -110,7 +115,8 @@ func (p *parser) failAt(pos int, want string) error {
 // fieldsText lists the fields for an error.
 const fieldsText = "a field: id, state, name, queue, node, root, parent, group, class, error, header.KEY, wait, run, attempts, since or before"
 
-// term reads a term.
+// term reads a term from the current position and moves the position behind it. Returns a
+// QueryError for another text.
 func (p *parser) term() (Term, error) {
 	var t Term
 	if t.Not = p.text[p.pos] == '-'; t.Not {
@@ -141,7 +147,8 @@ func (p *parser) term() (Term, error) {
 	return t, p.value(&t)
 }
 
-// ops returns the operators of a field, "" for an unknown field.
+// ops returns the characters of the operators that f takes, such as ":=", or "" for an unknown
+// field.
 func (f Field) ops() string {
 	switch f {
 	case FieldID, FieldState, FieldName, FieldQueue, FieldNode, FieldRoot, FieldParent, FieldGroup, FieldClass, FieldHeader, FieldSince, FieldBefore:
@@ -156,7 +163,8 @@ func (f Field) ops() string {
 	return ""
 }
 
-// headerKey reads ".KEY".
+// headerKey reads ".KEY" into t.Key and moves the position behind it. Returns a QueryError for
+// another text.
 func (p *parser) headerKey(t *Term) error {
 	if !strings.HasPrefix(p.text[p.pos:], ".") {
 		return p.fail("header.KEY, with the name of a header")
@@ -181,7 +189,9 @@ func wordRune(r rune) bool {
 	return r != utf8.RuneError && unicode.IsPrint(r) && !strings.ContainsRune(` ",*\`, r)
 }
 
-// value reads the value of t.
+// value reads the values of t, with commas between them, into the field of t for them. It moves the
+// position behind them. Returns a QueryError for a text that t cannot have as a value, and for too
+// many values.
 func (p *parser) value(t *Term) error {
 	begin := p.pos
 	for {
@@ -206,7 +216,9 @@ func (p *parser) value(t *Term) error {
 	}
 }
 
-// text1 reads a word or a quoted text, with a * at its end.
+// text1 reads one value, a word or a text in quotes, and a * behind it, which sets v.Prefix. It
+// moves the position behind them. quoted reports whether the text was in quotes. Returns a
+// QueryError for an empty word or an invalid text in quotes.
 func (p *parser) text1() (v Value, quoted bool, err error) {
 	if strings.HasPrefix(p.text[p.pos:], `"`) {
 		quoted = true
@@ -233,7 +245,9 @@ func (p *parser) text1() (v Value, quoted bool, err error) {
 	return v, quoted, nil
 }
 
-// quoted reads a text in quotes.
+// quoted reads a text in quotes and returns it without the quotes and backslashes. It moves the
+// position behind the closing quote. Returns a QueryError for invalid UTF-8, NUL, another character
+// behind a backslash, or a missing quote.
 func (p *parser) quoted() (string, error) {
 	begin := p.pos
 	var b strings.Builder
@@ -257,7 +271,9 @@ func (p *parser) quoted() (string, error) {
 	return "", p.failAt(begin, "a closing quote")
 }
 
-// take adds a value to t. It returns a description of the expected value for another one, or "".
+// take stores v in the field of t for values of its kind: it sets Duration, Number or Time, or
+// appends v to Values. It returns "". If t cannot have v as a value, it returns a description of
+// the expected value, and t must not be used.
 func (t *Term) take(v Value, quoted bool) (want string) {
 	plain := !quoted && !v.Prefix
 	switch t.Field {
@@ -285,7 +301,8 @@ func (t *Term) take(v Value, quoted bool) (want string) {
 	return ""
 }
 
-// wantText returns a description of the texts of t if v is not one of them, or "".
+// wantText returns "" if v is a text that the field of t accepts, otherwise a description of these
+// texts.
 func (t *Term) wantText(v Value) string {
 	switch t.Field {
 	case FieldState:
@@ -304,7 +321,8 @@ func (t *Term) wantText(v Value) string {
 	return ""
 }
 
-// moment reads a time of a query.
+// moment returns the time that s names: a duration before now, also in days such as "7d", a time of
+// day, or an absolute time. It returns false for another text.
 func moment(s string) (Moment, bool) {
 	if d, err := time.ParseDuration(s); err == nil {
 		return Moment{Ago: d}, d >= 0
@@ -319,7 +337,8 @@ func moment(s string) (Moment, bool) {
 	return Moment{At: at}, err == nil && at.Year() >= 1970 && at.Year() < 10_000
 }
 
-// days reads a number of days, such as 7d.
+// days returns the duration of a number of days, such as "7d", up to 65,535. It returns false for
+// another text.
 func days(s string) (time.Duration, bool) {
 	number, ok := strings.CutSuffix(s, "d")
 	n, err := strconv.ParseUint(number, 10, 16)

@@ -87,13 +87,14 @@ func (q Query) String() string {
 // MarshalText returns the text of the query.
 func (q Query) MarshalText() ([]byte, error) { return []byte(q.String()), nil }
 
-// UnmarshalText parses a query.
+// UnmarshalText sets q to the query in text. Returns the error of [Parse], and q is then the zero
+// value.
 func (q *Query) UnmarshalText(text []byte) (err error) {
 	*q, err = Parse(string(text))
 	return err
 }
 
-// String returns t as it is written in a query.
+// String returns t as [Parse] reads it, with "-" in front if t.Not is set.
 func (t *Term) String() string {
 	var b strings.Builder
 	if t.Not {
@@ -139,7 +140,8 @@ func quote(s string) string {
 	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(s) + `"`
 }
 
-// String returns m as it is written in a query.
+// String returns m as [Parse] reads it: the time of day, the duration before now, or the absolute
+// time.
 func (m Moment) String() string {
 	switch {
 	case m.Clock != "":
@@ -150,8 +152,8 @@ func (m Moment) String() string {
 	return m.At.Format(time.RFC3339Nano)
 }
 
-// At returns q with absolute times, in the zone of now: a duration counts back from now, and a time
-// of day is one of the day of now.
+// At returns a copy of q with absolute times, in the zone of now: a duration counts back from now,
+// and a time of day is one of the day of now.
 func (q Query) At(now time.Time) Query {
 	terms := make([]Term, len(q.Terms))
 	copy(terms, q.Terms)
@@ -163,7 +165,8 @@ func (q Query) At(now time.Time) Query {
 	return Query{terms}
 }
 
-// at returns the absolute time of m, without fractions of milliseconds, which events do not have.
+// at returns the absolute time of m, seen from now. It cuts a time that counts from now to whole
+// milliseconds, since events have no smaller unit.
 func (m Moment) at(now time.Time) time.Time {
 	if clock, err := time.Parse("15:04", m.Clock); err == nil {
 		y, month, d := now.Date()
@@ -175,8 +178,9 @@ func (m Moment) at(now time.Time) time.Time {
 	return now.Add(-m.Ago).Round(0).Truncate(time.Millisecond)
 }
 
-// Span returns the time that q selects: the latest since and the earliest before, or zero times.
-// Call it on a query with absolute times. A negated term counts as its opposite.
+// Span returns the limits that the terms with the fields since and before set on the last change of
+// a record: the latest since and the earliest before. A zero time stands for a missing limit. A
+// negated term is the opposite one. Call it on a query with absolute times.
 func (q Query) Span() (since, before time.Time) {
 	for i := range q.Terms {
 		t := &q.Terms[i]
@@ -190,4 +194,5 @@ func (q Query) Span() (since, before time.Time) {
 	return since, before
 }
 
+// time reports whether f takes a time: since or before.
 func (f Field) time() bool { return f == FieldSince || f == FieldBefore }

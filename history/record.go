@@ -48,7 +48,8 @@ const (
 	KindExpired   Kind = "expired"
 )
 
-// rank orders the kinds of entries of one attempt.
+// rank returns the place of k within an attempt, from 0. Entries of one attempt are ordered by it
+// before their times, since clocks differ.
 func (k Kind) rank() int {
 	switch k {
 	case KindSent:
@@ -89,7 +90,9 @@ type Entry struct {
 	Note  string `json:"note,omitempty"`
 }
 
-// compare orders entries of one task. Two entries are equal if all their fields are.
+// compare returns -1, 0 or +1 for the order of two entries of one task in a timeline: life,
+// attempt, generation, rank, time, then all other fields. It returns 0 only if all fields are
+// equal.
 func (e *Entry) compare(o *Entry) int {
 	return cmp.Or(
 		cmp.Compare(e.Life, o.Life), cmp.Compare(e.Attempt, o.Attempt), cmp.Compare(e.Generation, o.Generation),
@@ -99,6 +102,7 @@ func (e *Entry) compare(o *Entry) int {
 	)
 }
 
+// compareBool returns -1, 0 or +1; false is less than true.
 func compareBool(a, b bool) int {
 	switch {
 	case a == b:

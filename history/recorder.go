@@ -106,7 +106,7 @@ func NewRecorder(c RecorderConfig) (*Recorder, error) {
 	return &Recorder{cfg: c, full: wake.New(), waiting: make(map[task.ID]*told)}, nil
 }
 
-// Stats returns the counts so far.
+// Stats returns the counts since NewRecorder. Safe for concurrent use with Run.
 func (r *Recorder) Stats() Stats {
 	return Stats{Recorded: r.written.Load(), Dropped: r.dropped.Load(), Refused: r.refused.Load()}
 }
@@ -147,8 +147,9 @@ func (r *Recorder) Run(ctx context.Context) error {
 	return nil
 }
 
-// listen opens the stream of events. last is the time of the last write of any recorder, or zero.
-// The gap is the time since then of which the stream has no events, or nil.
+// listen opens the stream of events: those that the bus retains since last, or only new ones. last
+// is the time of the last write of any recorder, or zero. The gap is the time since last whose
+// events the stream does not have, or nil. Returns the error of the bus.
 func (r *Recorder) listen(ctx context.Context, last time.Time) (events.Subscription, *Gap, error) {
 	filter := events.Filter{Types: EventTypes()}
 	if bus, ok := capability.As[events.Retainer](r.cfg.Bus); ok {
@@ -192,7 +193,8 @@ func (r *Recorder) unretained(last time.Time) *Gap {
 	return &Gap{Since: last, Before: oldest}
 }
 
-// receive adds events to the waiting ones until the stream ends, and returns its error.
+// receive adds events to the waiting ones until the stream ends, and returns the stream's error. It
+// takes r.mu for each event.
 func (r *Recorder) receive(ctx context.Context, sub events.Subscription) error {
 	for {
 		e, err := sub.Receive(ctx)
@@ -203,7 +205,9 @@ func (r *Recorder) receive(ctx context.Context, sub events.Subscription) error {
 	}
 }
 
-// add adds an event to the waiting ones, or drops it if there are too many. It takes r.mu.
+// add adds an event to the waiting ones, or drops and counts it if MaxWaiting events wait. An event
+// without a time gets the current one. add ignores events that are not about a task. It wakes write
+// when batchSize events wait. It takes r.mu.
 func (r *Recorder) add(e *events.Event) {
 	if e.Time.IsZero() {
 		e.Time = time.Now()
@@ -229,7 +233,7 @@ func (r *Recorder) add(e *events.Event) {
 	}
 }
 
-// drop counts lost events. Call it with r.mu held.
+// drop counts n dropped events, and remembers since when events are lost. Call it with r.mu held.
 func (r *Recorder) drop(n uint64) {
 	if r.lost == 0 {
 		r.since = time.Now()
@@ -238,7 +242,8 @@ func (r *Recorder) drop(n uint64) {
 	r.dropped.Add(n)
 }
 
-// take returns the waiting events with a gap for the lost ones, or nil. It takes r.mu.
+// take removes the waiting events and returns them. gap is the time of the events that were dropped
+// since the last call, or nil if none was. It takes r.mu.
 func (r *Recorder) take() (all []*told, gap *Gap) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -253,7 +258,10 @@ func (r *Recorder) take() (all []*told, gap *Gap) {
 	return all, gap
 }
 
-// write writes the waiting events until ctx ends, and then once more.
+// write stores the waiting events every linger and whenever batchSize wait, until ctx ends, and
+// then once more. gap, which may be nil, is stored first. It also counts and stores the events that
+// sub has dropped. Without events it stores at least every aliveEvery that the recorder runs. It
+// takes r.mu, but not while it stores.
 func (r *Recorder) write(ctx context.Context, sub events.Subscription, gap *Gap) {
 	ticker := time.NewTicker(linger)
 	defer ticker.Stop()
@@ -297,7 +305,8 @@ func (r *Recorder) write(ctx context.Context, sub events.Subscription, gap *Gap)
 	}
 }
 
-// storeAll writes events in transactions of up to batchSize tasks, the gap with the first.
+// storeAll writes events in transactions of up to batchSize tasks, and gap with the first of them.
+// It logs the events that the store refuses for good. It blocks until all are written or ctx ends.
 func (r *Recorder) storeAll(ctx context.Context, all []*told, gap *Gap) {
 	before := r.refused.Load()
 	var refusal error
@@ -312,11 +321,13 @@ func (r *Recorder) storeAll(ctx context.Context, all []*told, gap *Gap) {
 	}
 }
 
-// store writes the facts of these tasks and a gap in one transaction, and counts their events.
-// After the end of ctx it tries once, for up to lastWrite.
+// store writes the facts of these tasks, gap and now in one transaction, and counts their events as
+// written. It repeats that until it succeeds or ctx ends. After the end of ctx it tries once more,
+// for up to lastWrite. If that fails it counts the events as dropped, logs that and returns nil.
 //
-// If the store refuses them for good, it writes the gap alone and each half of the tasks alone, and
-// so on. It skips a refused task and returns the error about it.
+// If the store refuses the facts for good, store writes the gap alone and each half of the tasks
+// alone, and so on. It skips a single refused task, counts its events as refused and returns the
+// error about it.
 func (r *Recorder) store(ctx context.Context, all []*told, gap *Gap, now time.Time) (refusal error) {
 	b, n := &Batch{Gap: gap, Now: now}, uint64(0)
 	for _, t := range all {
@@ -347,13 +358,14 @@ func (r *Recorder) store(ctx context.Context, all []*told, gap *Gap, now time.Ti
 	return nil
 }
 
-// refused reports whether the store can never accept one of the facts of b, by the error of Record.
+// refused reports whether err, which Store.Record returned for b, means that the store will never
+// accept one of the facts of b.
 func (b *Batch) refused(err error) bool {
 	return len(b.Facts) > 0 && (errors.Is(err, ErrRefused) || errors.Is(err, ErrMalformed))
 }
 
-// record writes a batch and repeats that until it succeeds, b is refused or ctx ends; then it
-// returns an error.
+// record writes a batch and repeats that until it succeeds, b is refused or ctx ends. It logs the
+// first failure. It returns the result of the last call of Store.Record.
 func (r *Recorder) record(ctx context.Context, b *Batch) (time.Time, error) {
 	gap := task.Backoff{Base: linger, Max: lastWrite}
 	for attempt := 0; ; attempt++ {
@@ -370,7 +382,8 @@ func (r *Recorder) record(ctx context.Context, b *Batch) (time.Time, error) {
 	}
 }
 
-// sweep deletes old records until ctx ends.
+// sweep deletes the records and counts beyond MaxAge and MaxRecords, now and at intervals until ctx
+// ends. It logs a failure and tries again.
 func (r *Recorder) sweep(ctx context.Context) {
 	most := max(0, r.cfg.MaxRecords)
 	for pause := time.Duration(0); wake.Sleep(ctx, pause); {

@@ -136,7 +136,8 @@ type Bucket struct {
 	Run time.Duration `json:"run,omitempty"`
 }
 
-// Counted reports whether stores count entries of kind k.
+// Counted reports whether stores count entries of kind k: those of KindSent, KindStarted and the
+// kinds that end an attempt.
 func (k Kind) Counted() bool {
 	return k != KindReceived && k != KindProgress && k != KindAwaiting
 }

@@ -117,8 +117,8 @@ func Check(holder string, lease time.Duration, ps []Permit) ([]Ask, error) {
 	return asks, nil
 }
 
-// ask returns p with its defaults set and its rate in microseconds. Returns an error for a bad key,
-// a negative number, a rate that is too high, and a weight that exceeds its own limit.
+// ask returns p with its defaults set and its rate converted to microseconds. Returns an error for
+// a bad key, a negative number, a rate that is too high, and a Weight above Max or Burst.
 func (p Permit) ask() (Ask, error) {
 	if p.Key == "" || len(p.Key) > maxKey {
 		return Ask{}, fmt.Errorf("a key has 1 to %d bytes, not %d", maxKey, len(p.Key))

@@ -20,6 +20,7 @@ type memoryKey struct {
 	full int64 // time up to which the rate is used, in microseconds
 }
 
+// memoryHold is the permit of one holder, with the end of its lease.
 type memoryHold struct {
 	weight int64
 	until  int64 // microseconds
@@ -31,9 +32,10 @@ func NewMemory() *Memory { return &Memory{keys: make(map[string]*memoryKey)} }
 
 var _ Limiter = (*Memory)(nil)
 
-// Acquire implements [Limiter]. It does not wait for permits. Returns [ErrBadPermit] for invalid
-// arguments, and ctx's error if ctx has ended; then it changes nothing. Without permits it grants.
-// At most once a minute it also removes ended leases and unused limits. It takes m.mu.
+// Acquire implements [Limiter]: it grants all permits to holder, or none, and does not wait.
+// Without permits it grants. Returns [ErrBadPermit] for invalid arguments, and ctx's error if ctx
+// has ended; then it changes nothing. At most once a minute it also removes ended leases and unused
+// limits. It takes m.mu.
 func (m *Memory) Acquire(ctx context.Context, holder string, lease time.Duration, ps ...Permit) (Decision, error) {
 	asks, err := Check(holder, lease, ps)
 	if err != nil {
@@ -61,9 +63,10 @@ func (m *Memory) Acquire(ctx context.Context, holder string, lease time.Duration
 	return Decision{Granted: true}, nil
 }
 
-// Renew implements [Limiter]. Returns [ErrLost], and changes no lease, if the holder does not hold
-// one of the permits with a Max or its lease has ended. Returns [ErrBadPermit] for invalid
-// arguments, and ctx's error if ctx has ended. It takes m.mu.
+// Renew implements [Limiter]: it makes the leases of the permits with a Max end after lease from
+// now. Returns [ErrLost], and changes no lease, if the holder does not hold one of these permits or
+// its lease has ended. Returns [ErrBadPermit] for invalid arguments, and ctx's error if ctx has
+// ended. It takes m.mu.
 func (m *Memory) Renew(ctx context.Context, holder string, lease time.Duration, ps ...Permit) error {
 	asks, err := Check(holder, lease, ps)
 	if err != nil {
@@ -89,8 +92,9 @@ func (m *Memory) Renew(ctx context.Context, holder string, lease time.Duration, 
 	return nil
 }
 
-// Release implements [Limiter]. Returns [ErrBadPermit] for invalid arguments, and ctx's error if
-// ctx has ended; then it releases nothing. It takes m.mu.
+// Release implements [Limiter]: it removes holder and its weight from the permits that it holds.
+// Returns [ErrBadPermit] for invalid arguments, and ctx's error if ctx has ended; then it releases
+// nothing. It takes m.mu.
 func (m *Memory) Release(ctx context.Context, holder string, ps ...Permit) error {
 	asks, err := Check(holder, MinLease, ps)
 	if err != nil {

@@ -68,9 +68,9 @@ func (ls *lines) admitted(key string, delay time.Duration) {
 	}
 }
 
-// count adds the time since a task last asked to l.waited, and sets l.last to now. It limits long
-// pauses without tasks, which say nothing about the frequency of admissions. Call it with lines.mu
-// held.
+// count adds the time since a task last asked to l.waited, and sets l.last to now. Of a long pause
+// without tasks it adds only a part, because the pause says nothing about the frequency of
+// admissions. Call it with lines.mu held.
 func (l *line) count(now time.Time, delay time.Duration) {
 	l.waited += min(now.Sub(l.last), max(2*l.gap, delay/10))
 	l.last = now

@@ -22,7 +22,7 @@ type Reader interface {
 type Usage struct {
 	// Held is the total weight that all holders hold.
 	Held int
-	// Holders are the first [MaxHolders] of them, those whose leases end first.
+	// Holders are those holders whose leases end first, at most [MaxHolders].
 	Holders []Holder
 	// Ahead is the time for which the rate is used in advance. 0: a rate does not delay the next
 	// start. See [Ask.Wait].
@@ -31,14 +31,16 @@ type Usage struct {
 
 // Holder is a holder of a limit.
 type Holder struct {
-	// Name is the name that Acquire got. Of [Admit] it begins with the id of the task and a slash.
+	// Name is the holder in the call of Acquire. A name from [Admit] begins with the id of the task
+	// and a slash.
 	Name   string
 	Weight int
 	// Lease is the time until the lease ends, unless it is renewed.
 	Lease time.Duration
 }
 
-// Wait returns the time until the rate of a admits a start, if it is used ahead. 0: at once.
+// Wait returns the time until the rate admits a, if the rate is used in advance for the time ahead,
+// as [Usage.Ahead] reports. It returns 0 if a may start at once or has no rate.
 func (a *Ask) Wait(ahead time.Duration) time.Duration {
 	if a.Interval == 0 {
 		return 0
@@ -48,7 +50,8 @@ func (a *Ask) Wait(ahead time.Duration) time.Duration {
 
 var _ Reader = (*Memory)(nil)
 
-// Usage implements [Reader]. It takes m.mu.
+// Usage implements [Reader]: it removes the ended leases of the limit key and returns its use.
+// Returns ctx's error if ctx has ended. It takes m.mu.
 func (m *Memory) Usage(ctx context.Context, key string) (Usage, error) {
 	if err := ctx.Err(); err != nil {
 		return Usage{}, err

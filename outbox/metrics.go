@@ -18,8 +18,9 @@ const (
 	lookPart = 20
 )
 
-// look counts the messages of the outbox until ctx ends, and shows the numbers in Metrics. It does
-// nothing if the Store is not an Inspector.
+// look counts the messages of the outbox at intervals and sets the gauges of c.Metrics to the
+// numbers, until ctx ends. It does nothing if the Store is not an Inspector. While the numbers are
+// not known, and after look, the gauges are negative.
 func (c *Config) look(ctx context.Context) {
 	store, ok := capability.As[Inspector](c.Store)
 	if !ok {
@@ -43,6 +44,7 @@ func (c *Config) look(ctx context.Context) {
 // unknown is shown while the outbox cannot be read, so that no outdated number is.
 var unknown = Stats{Waiting: -1, Oldest: -time.Second, Dead: -1, Relays: -1}
 
+// show sets the gauges of c.Metrics to the numbers of st.
 func (c *Config) show(st Stats) {
 	m := c.Metrics
 	m.OutboxWaiting.Update(int64(st.Waiting))

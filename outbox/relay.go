@@ -94,8 +94,8 @@ func (r *Relay) Run(ctx context.Context) error {
 // stepTime limits each step after the end of Run's ctx, and each change of the store.
 const stepTime = 5 * time.Second
 
-// lasting returns a context that ends at the deadline, or stepTime after ctx. Call stop to release
-// it.
+// lasting returns a context that survives the end of ctx for stepTime, and ends at the deadline at
+// the latest. Call stop to release it.
 func lasting(ctx context.Context, deadline time.Time) (_ context.Context, stop func()) {
 	late, cancel := context.WithDeadline(context.WithoutCancel(ctx), deadline)
 	unhook := context.AfterFunc(ctx, func() { time.AfterFunc(stepTime, cancel) })

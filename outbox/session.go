@@ -29,7 +29,8 @@ const (
 	retryMax  = time.Minute
 )
 
-// backoff returns the wait after attempt number n, from 0: base, doubled each time, at most most.
+// backoff returns the pause after attempt number n, from 0: base, doubled for each further attempt,
+// up to most.
 func backoff(base, most time.Duration, n int) time.Duration {
 	for ; n > 0 && base < most; n-- {
 		base *= 2
@@ -52,7 +53,9 @@ type session struct {
 	failing  bool // the last publish had failures
 }
 
-// run runs passes until ctx ends. It returns nil then, or ErrClosed.
+// run repeats pass until ctx ends, and then returns nil. If there are no messages it rests between
+// two passes. After an error it logs the first one of a series, waits and tries again. Returns
+// ErrClosed if the broker or the store was closed.
 func (s *session) run(ctx context.Context, changed <-chan struct{}) error {
 	for {
 		found, err := s.pass(ctx)
@@ -79,7 +82,9 @@ func (s *session) run(ctx context.Context, changed <-chan struct{}) error {
 	}
 }
 
-// rest waits until a change, the next poll or the next lease, whichever is first.
+// rest blocks until changed has a value, the next poll or the next renewal of the leases is due, or
+// ctx ends. It blocks for at least wakeGap. It doubles the time until the next poll, up to maxIdle,
+// unless there was a change.
 func (s *session) rest(ctx context.Context, changed <-chan struct{}) {
 	if !wake.Sleep(ctx, wakeGap) {
 		return
@@ -95,8 +100,8 @@ func (s *session) rest(ctx context.Context, changed <-chan struct{}) {
 	}
 }
 
-// nextLease returns when the leases are renewed: after a third, or earlier while buckets are
-// missing.
+// nextLease returns the time at which the leases are renewed: after a third of Config.Lease, or
+// after a thirtieth while buckets of the share are missing.
 func (s *session) nextLease() time.Time {
 	if s.share.Missing > 0 {
 		return s.leased.Add(s.Lease / 30)
@@ -104,8 +109,9 @@ func (s *session) nextLease() time.Time {
 	return s.leased.Add(s.Lease / 3)
 }
 
-// pass renews the leases if it is time, and publishes one page of messages. It reports whether
-// there were messages.
+// pass declares the queues if that was not done, stores pending outcomes, renews the leases if it
+// is time, and publishes one page of messages. It reports whether there were messages. It waits for
+// the store and the broker, and returns the first error of them.
 func (s *session) pass(ctx context.Context) (found bool, err error) {
 	if !s.declared && len(s.Queues) > 0 {
 		declaring, cancel := context.WithTimeout(ctx, s.Lease/3)
@@ -136,7 +142,8 @@ func (s *session) pass(ctx context.Context) (found bool, err error) {
 	return true, errors.Join(err, s.settle(ctx))
 }
 
-// lease renews the leases.
+// lease renews the leases of the relay and sets s.share and s.leased. It waits for the store. After
+// an error it returns that and changes neither.
 func (s *session) lease(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, s.Lease/3)
 	defer cancel()
@@ -149,8 +156,8 @@ func (s *session) lease(ctx context.Context) error {
 	return nil
 }
 
-// settle stores the pending outcomes. After an error they stay pending: a message that was
-// confirmed is not published again.
+// settle stores the pending outcomes, also after the end of ctx, and waits for the store. After an
+// error, which it returns, they stay pending: a message that was confirmed is not published again.
 func (s *session) settle(ctx context.Context) error {
 	if len(s.pending.Sent)+len(s.pending.Failed)+len(s.pending.Dead) == 0 {
 		return nil
@@ -164,7 +171,9 @@ func (s *session) settle(ctx context.Context) error {
 	return nil
 }
 
-// leave stores the pending outcomes and releases the buckets.
+// leave stores the pending outcomes and then releases the buckets, also after the end of ctx. If
+// the outcomes cannot be stored it returns the error and releases nothing: the buckets become free
+// when their leases end.
 func (s *session) leave(ctx context.Context) error {
 	if err := s.settle(ctx); err != nil || s.leased.IsZero() {
 		return err
@@ -174,16 +183,19 @@ func (s *session) leave(ctx context.Context) error {
 	return s.Store.Leave(ctx, s.name)
 }
 
-// storing returns a context for a change of the store, which the end of ctx does not interrupt.
+// storing returns the context for a change of the store. It ends after a third of the lease, at
+// most stepTime. The end of ctx does not end it.
 func (s *session) storing(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), min(s.Lease/3, stepTime))
 }
 
-// publish publishes rows in waves and adds the outcomes to the pending ones. A wave has one message
-// of each key, so that none is sent before the one before it is confirmed. It ends before the
-// leases do; then the remaining rows are read again.
+// publish publishes rows and adds their outcomes to the pending ones. It does so in waves. A wave
+// has one message of each key and all messages without a key, and the next wave begins when all of
+// them are confirmed. After a failed message the later ones of its key are not sent. publish ends
+// before the leases do; then the remaining rows are read again.
 //
-// Returns ErrUnavailable if the broker could not be reached for a whole wave, and ErrClosed.
+// It logs failures. Returns ErrUnavailable if the broker could not be reached for a whole wave, and
+// ErrClosed if the broker was closed. It returns nil in all other cases, also when ctx ends.
 func (s *session) publish(ctx context.Context, rows []Row) error {
 	publishing, stop := lasting(ctx, s.leased.Add(s.Lease*2/3))
 	defer stop()
@@ -239,8 +251,10 @@ func (s *session) publish(ctx context.Context, rows []Row) error {
 	return nil
 }
 
-// outcome adds the outcome of a publish to the pending ones. It returns false if the row stops its
-// key. A row that was certainly not sent, since there is no connection, has no outcome.
+// outcome adds the outcome of a publish that returned err to the pending ones. It returns true if
+// the message was confirmed, or is dead because no broker will accept it. It returns false if the
+// message failed; then later rows of its key must wait. A row that was certainly not sent, since
+// there is no connection or the broker is closed, has no outcome.
 func (s *session) outcome(r *Row, err error) bool {
 	switch {
 	case err == nil:
@@ -260,12 +274,14 @@ func (s *session) outcome(r *Row, err error) bool {
 	return false
 }
 
-// fail adds a failed publish to the pending outcomes.
+// fail adds r to the pending outcomes as a failed message, with the text of err, to be tried again
+// after the given time.
 func (s *session) fail(r *Row, err error, after time.Duration) {
 	s.pending.Failed = append(s.pending.Failed, Failure{Seq: r.Seq, Reason: err.Error(), After: after})
 }
 
-// report logs the failures of a publish, unless the last publish had some too.
+// report logs the number of failed messages among the pending outcomes and the first error, unless
+// the last call found failures, too.
 func (s *session) report(ctx context.Context) {
 	n := len(s.pending.Failed)
 	if n > 0 && !s.failing {

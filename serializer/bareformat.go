@@ -17,10 +17,11 @@ import (
 // The zero value is ready to use.
 type BareFormat struct{ RawFormat }
 
-// Encode implements [Format]. Returns [ErrValue] if losing a part of the envelope would change what
-// happens: successors, a group, conditions, or sealed arguments.
+// Encode implements [Format]: it returns a message whose body is e.Args, without a header. Returns
+// [ErrValue] if losing a part of the envelope would change what happens: successors, a group,
+// conditions, or sealed arguments.
 //
-// A copy that a consumer sends, for a retry or a delay, has the header of [RawFormat].
+// A copy that a consumer sends, for a retry or a delay, is written by [RawFormat], with its header.
 func (f BareFormat) Encode(e *task.Envelope) (*broker.Message, error) {
 	switch {
 	case e.Retries > 0, e.Parked > 0, e.Crashes > 0, e.Life > 0, e.Meta.NotBefore.IsSet():

@@ -82,10 +82,13 @@ func CheckEnvelope(e *task.Envelope) error {
 	return checkLinks(e.Then, e.Else, &left)
 }
 
+// validText reports whether s is valid UTF-8 of up to MaxText bytes.
 func validText(s string) bool {
 	return s == "" || len(s) <= MaxText && (naming.ASCII(s) || utf8.ValidString(s))
 }
 
+// checkHeaders returns nil if an envelope may have the headers h. Otherwise it returns an error:
+// too many, too many bytes in keys and values, or text that is not UTF-8.
 func checkHeaders(h map[string]string) error {
 	if len(h) > MaxHeaders {
 		return fmt.Errorf("%d headers, at most %d", len(h), MaxHeaders)
@@ -103,7 +106,8 @@ func checkHeaders(h map[string]string) error {
 	return nil
 }
 
-// checkWithout checks names of headers like checkHeaders.
+// checkWithout returns nil if a link may leave out headers with these names. Otherwise it returns
+// an error: too many, too many bytes, or text that is not UTF-8.
 func checkWithout(names []string) error {
 	if len(names) > MaxHeaders {
 		return fmt.Errorf("%d headers to leave out, at most %d", len(names), MaxHeaders)
@@ -117,8 +121,8 @@ func checkWithout(names []string) error {
 	return nil
 }
 
-// checkMetadata returns an error for values that cannot be clamped: a bad queue name, other texts
-// that are not UTF-8 or too long, and negative durations.
+// checkMetadata returns an error for values of m that cannot be clamped: a bad queue name, other
+// texts that are not UTF-8 or too long, and negative durations. Otherwise it returns nil.
 func checkMetadata(m *task.Metadata) error {
 	if q, ok := m.Queue.Get(); ok {
 		if err := task.CheckName(q); err != nil {
@@ -136,6 +140,9 @@ func checkMetadata(m *task.Metadata) error {
 	return nil
 }
 
+// checkLinks checks the links of both lists and all links below them, and returns the first error
+// of checkLink. left is the number of links that the envelope may still have; checkLinks subtracts
+// the links that it has checked.
 func checkLinks(then, otherwise []task.Link, left *int) error {
 	for _, links := range [...][]task.Link{then, otherwise} {
 		for i := range links {
@@ -147,6 +154,9 @@ func checkLinks(then, otherwise []task.Link, left *int) error {
 	return nil
 }
 
+// checkLink returns nil if l and all links below it may be in an envelope, otherwise the first
+// reason against that. left is the number of links that the envelope may still have; checkLink
+// subtracts l and the links below it. It returns an error if left becomes negative.
 func checkLink(l *task.Link, left *int) error {
 	if *left--; *left < 0 {
 		return fmt.Errorf("more than %d links", MaxLinks)

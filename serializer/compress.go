@@ -81,8 +81,8 @@ func (c *Compression) Check() error {
 	return errors.Join(errs...)
 }
 
-// validCoding reports whether a compressor may have this name. Suffixes of common media types are
-// refused.
+// validCoding reports whether a compressor may have this name: 1 to 16 of a-z and 0-9, but no name
+// that means something else after the '+' of a content type, such as "json".
 func validCoding(name string) bool {
 	switch name {
 	case "", CodingSealed, "identity", "json", "xml", "cbor", "zip":

@@ -19,7 +19,8 @@ type JSON struct {
 // ContentType returns [ContentJSON].
 func (JSON) ContentType() string { return ContentJSON }
 
-// Marshal implements [Serializer]. Returns [ErrValue] if the result would not pass [ScanJSON].
+// Marshal implements [Serializer]: it returns v as encoding/json writes it. Returns [ErrValue] if v
+// cannot be encoded or the result would not pass [ScanJSON].
 func (JSON) Marshal(v any) ([]byte, error) {
 	data, err := json.Marshal(v)
 	if err != nil {
@@ -31,7 +32,8 @@ func (JSON) Marshal(v any) ([]byte, error) {
 	return data, nil
 }
 
-// Unmarshal implements [Serializer].
+// Unmarshal implements [Serializer]: it decodes data into v with encoding/json. Returns
+// [ErrMalformed] if data does not pass [ScanJSON], and [ErrValue] if it does not fit v.
 func (j JSON) Unmarshal(data []byte, v any) error {
 	if err := ScanJSON(data); err != nil {
 		return err
@@ -45,7 +47,8 @@ func (j JSON) Unmarshal(data []byte, v any) error {
 	return nil
 }
 
-// decode decodes data, which is one JSON value.
+// decode decodes data, which is one JSON value, into v. With DisallowUnknownFields it refuses a
+// member without a field. It returns the error of encoding/json.
 func (j JSON) decode(data []byte, v any) error {
 	if !j.DisallowUnknownFields {
 		return json.Unmarshal(data, v)

@@ -1,7 +1,6 @@
 package serializer
 
 import (
-	"bytes"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -20,7 +19,8 @@ type jsonFields struct {
 	err     error
 }
 
-// readFields decodes data as an object. data must have passed [ScanJSON].
+// readFields returns the members of data, a JSON object that has passed [ScanJSON]. If data is
+// another JSON value, the result has an error in err and no members.
 func readFields(data []byte) *jsonFields {
 	f := &jsonFields{}
 	if err := json.Unmarshal(data, &f.members); err != nil || f.members == nil {
@@ -29,13 +29,15 @@ func readFields(data []byte) *jsonFields {
 	return f
 }
 
+// fail stores in f.err that the member name is not what want describes, unless f.err has an earlier
+// error.
 func (f *jsonFields) fail(name, want string) {
 	if f.err == nil {
 		f.err = fmt.Errorf("%q: want %s", name, want)
 	}
 }
 
-// take removes a member and returns its value; nil if it is missing or null.
+// take removes the member name and returns its value, or nil if it is missing or null.
 func (f *jsonFields) take(name string) json.RawMessage {
 	raw, ok := f.members[name]
 	if !ok {
@@ -48,8 +50,9 @@ func (f *jsonFields) take(name string) json.RawMessage {
 	return raw
 }
 
-// into decodes a member into v and reports whether it exists. want describes the type, for the
-// error.
+// into removes the member name and decodes it into v. It returns true if it did. It returns false
+// if the member is missing or null, and after an error. If the member has another type it stores an
+// error with want, the description of the type.
 func (f *jsonFields) into(name string, v any, want string) bool {
 	raw := f.take(name)
 	if raw == nil || f.err != nil {
@@ -62,13 +65,17 @@ func (f *jsonFields) into(name string, v any, want string) bool {
 	return true
 }
 
+// text removes the member name, a string, and returns it. It returns "" if the member is missing,
+// and stores an error for another type.
 func (f *jsonFields) text(name string) string {
 	var s string
 	f.into(name, &s, "a string")
 	return s
 }
 
-// integer reads a whole number, clamped to int64. 3.0 and 3e2 are whole numbers too.
+// integer removes the member name, a whole number, and returns it, clamped to int64. 3.0 and 3e2
+// are whole numbers too. It returns false if the member is missing, and for another value, for
+// which it stores an error.
 func (f *jsonFields) integer(name string) (int64, bool) {
 	raw := f.take(name)
 	if raw == nil || f.err != nil {
@@ -81,6 +88,8 @@ func (f *jsonFields) integer(name string) (int64, bool) {
 	return n, ok
 }
 
+// wholeNumber returns the whole number in raw, a JSON value, clamped to int64. It returns false for
+// another value. 3.0 and 3e2 are whole numbers too.
 func wholeNumber(raw json.RawMessage) (int64, bool) {
 	var n int64
 	if json.Unmarshal(raw, &n) == nil {
@@ -99,12 +108,16 @@ func wholeNumber(raw json.RawMessage) (int64, bool) {
 	return int64(x), true
 }
 
+// count removes the member name, a whole number, and returns it clamped by [Count]. It returns 0 if
+// the member is missing, and stores an error for another value.
 func (f *jsonFields) count(name string) int {
 	n, _ := f.integer(name)
 	return Count(n)
 }
 
-// moment reads milliseconds since 1970 or an RFC 3339 time. "" is the zero time, explicitly set.
+// moment removes the member name, milliseconds since 1970 or an RFC 3339 time, and returns the
+// time, clamped to the years 1970 to 9998. "" is the zero time, explicitly set. It returns false if
+// the member is missing, and for another value, for which it stores an error.
 func (f *jsonFields) moment(name string) (time.Time, bool) {
 	raw := f.take(name)
 	if raw == nil || f.err != nil {
@@ -126,6 +139,8 @@ func (f *jsonFields) moment(name string) (time.Time, bool) {
 	return time.Time{}, false
 }
 
+// optText removes the member name, a string, and returns it. The result is unset if the member is
+// missing. It stores an error for another type.
 func (f *jsonFields) optText(name string) task.Opt[string] {
 	var s string
 	if f.into(name, &s, "a string") {
@@ -134,6 +149,8 @@ func (f *jsonFields) optText(name string) task.Opt[string] {
 	return task.Opt[string]{}
 }
 
+// optBool removes the member name, a boolean, and returns it. The result is unset if the member is
+// missing. It stores an error for another type.
 func (f *jsonFields) optBool(name string) task.Opt[bool] {
 	var v bool
 	if f.into(name, &v, "true or false") {
@@ -142,6 +159,8 @@ func (f *jsonFields) optBool(name string) task.Opt[bool] {
 	return task.Opt[bool]{}
 }
 
+// optInt removes the member name, a whole number, and returns it clamped to low and high. The
+// result is unset if the member is missing. It stores an error for another value.
 func (f *jsonFields) optInt(name string, low, high int64) task.Opt[int] {
 	if n, ok := f.integer(name); ok {
 		return task.Set(int(min(max(n, low), high)))
@@ -149,6 +168,9 @@ func (f *jsonFields) optInt(name string, low, high int64) task.Opt[int] {
 	return task.Opt[int]{}
 }
 
+// optDuration removes the member name, milliseconds as a whole number, and returns the duration as
+// [FromMillis] does. The result is unset if the member is missing. It stores an error for another
+// value.
 func (f *jsonFields) optDuration(name string) task.Opt[time.Duration] {
 	if n, ok := f.integer(name); ok {
 		return task.Set(FromMillis(n))
@@ -156,6 +178,8 @@ func (f *jsonFields) optDuration(name string) task.Opt[time.Duration] {
 	return task.Opt[time.Duration]{}
 }
 
+// optTime removes the member name, a time as moment reads it. The result is unset if the member is
+// missing. It stores an error for another value.
 func (f *jsonFields) optTime(name string) task.Opt[time.Time] {
 	if t, ok := f.moment(name); ok {
 		return task.Set(t)
@@ -163,7 +187,8 @@ func (f *jsonFields) optTime(name string) task.Opt[time.Time] {
 	return task.Opt[time.Time]{}
 }
 
-// metadata reads the members of the metadata. queue is the name of the member for the queue.
+// metadata removes the members of the metadata and returns them. queue is the name of the member
+// with the queue. It stores an error for a wrong type.
 func (f *jsonFields) metadata(queue string) task.Metadata {
 	return task.Metadata{
 		Queue:         f.optText(queue),
@@ -186,9 +211,10 @@ func (f *jsonFields) metadata(queue string) task.Metadata {
 	}
 }
 
-// args reads the arguments: a JSON value in "args", or any bytes as base64 in "args_base64".
-// Without both and without a content type, the arguments are the JSON value null, which fits any
-// argument type.
+// args removes the members of the arguments and returns content type and arguments: a JSON value in
+// "args", or any bytes as base64 in "args_base64". Without both and without a content type, the
+// arguments are the JSON value null, which fits any argument type. It stores an error if both are
+// given or one is invalid.
 func (f *jsonFields) args() (contentType string, args []byte) {
 	contentType = f.text("content_type")
 	raw, given := f.members["args"]
@@ -217,7 +243,9 @@ func (f *jsonFields) args() (contentType string, args []byte) {
 	return contentType, nil
 }
 
-// links reads a list of links. left is the number of links that the envelope may still have.
+// links removes the member name, a list of links, and returns them. It returns nil if the member is
+// missing, and after an error, which it stores. left is the number of links that the envelope may
+// still have; links subtracts those that it has read.
 func (f *jsonFields) links(name string, left *int) []task.Link {
 	var list []json.RawMessage
 	if !f.into(name, &list, "a list of links") {
@@ -233,6 +261,9 @@ func (f *jsonFields) links(name string, left *int) []task.Link {
 	return links
 }
 
+// link returns the link in raw, a JSON object, with the links below it. Its unknown members are
+// dropped. left is the number of links that the envelope may still have; link subtracts those that
+// it has read. It stores an error with name, the member that raw is from.
 func (f *jsonFields) link(name string, raw json.RawMessage, left *int) task.Link {
 	if *left--; *left < 0 {
 		f.fail(name, fmt.Sprintf("at most %d links", MaxLinks))
@@ -269,8 +300,8 @@ func (f *jsonFields) link(name string, raw json.RawMessage, left *int) task.Link
 	return l
 }
 
-// size reads a group index or a group size. It refuses values out of range instead of clamping
-// them, because another index is another task.
+// size removes the member name, a group index or a group size, and returns it. It stores an error
+// for a value out of range instead of clamping it, because another index is another task.
 func (f *jsonFields) size(name string) int {
 	n, ok := f.integer(name)
 	if ok && n != int64(Count(n)) {
@@ -279,7 +310,8 @@ func (f *jsonFields) size(name string) int {
 	return Count(n)
 }
 
-// linkArgs is args for a link. A link may have no arguments.
+// linkArgs reads the arguments of a link as args does. But a link may have no arguments: without
+// "args" and "args_base64" it returns only the content type.
 func (f *jsonFields) linkArgs() (contentType string, args []byte) {
 	_, given := f.members["args"]
 	_, inBase64 := f.members["args_base64"]
@@ -289,8 +321,8 @@ func (f *jsonFields) linkArgs() (contentType string, args []byte) {
 	return f.args()
 }
 
-// rest returns the remaining members as a JSON object, sorted by name; nil if all members were
-// read.
+// rest returns the members that were not removed as a JSON object, sorted by name. It returns nil
+// if no member is left.
 func (f *jsonFields) rest() []byte {
 	if len(f.members) == 0 {
 		return nil
@@ -307,172 +339,4 @@ func (f *jsonFields) rest() []byte {
 	}
 	w.shut()
 	return w.b
-}
-
-// jsonWriter writes a JSON object member by member. Values that are JSON already are copied
-// unchanged.
-type jsonWriter struct{ b []byte }
-
-func (w *jsonWriter) open() { w.b = append(w.b, '{') }
-func (w *jsonWriter) shut() { w.b = append(w.b, '}') }
-
-func (w *jsonWriter) name(name string) {
-	if last := w.b[len(w.b)-1]; last != '{' && last != '[' {
-		w.b = append(w.b, ',')
-	}
-	w.b = append(appendJSON(w.b, name), ':')
-}
-
-// raw writes a member whose value is JSON.
-func (w *jsonWriter) raw(name string, value []byte) {
-	w.name(name)
-	w.b = append(w.b, value...)
-}
-
-// member writes a member with a value that can always be encoded: a string, number, boolean or map
-// of strings.
-func (w *jsonWriter) member(name string, v any) {
-	w.name(name)
-	w.b = appendJSON(w.b, v)
-}
-
-func (w *jsonWriter) text(name, s string) {
-	if s != "" {
-		w.member(name, s)
-	}
-}
-
-func (w *jsonWriter) count(name string, n int) {
-	if n != 0 {
-		w.member(name, n)
-	}
-}
-
-func (w *jsonWriter) flag(name string, yes bool) {
-	if yes {
-		w.member(name, yes)
-	}
-}
-
-func appendJSON(b []byte, v any) []byte {
-	var buf bytes.Buffer
-	enc := json.NewEncoder(&buf)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
-		return append(b, "null"...) // cannot happen: see the types of member
-	}
-	return append(b, bytes.TrimSuffix(buf.Bytes(), []byte("\n"))...)
-}
-
-func (w *jsonWriter) moment(name string, t time.Time) {
-	if t.IsZero() {
-		w.member(name, "")
-		return
-	}
-	w.member(name, FromMilli(Milli(t)).Format("2006-01-02T15:04:05.000Z07:00"))
-}
-
-func (w *jsonWriter) metadata(m *task.Metadata, queue string) {
-	writeOpt(w, queue, m.Queue)
-	writeOpt(w, "max_retries", m.MaxRetries)
-	w.duration("retry_delay_ms", m.RetryDelay)
-	writeOpt(w, "retry", m.Retry)
-	writeOpt(w, "rate_limit", m.RateLimit)
-	w.duration("time_limit_ms", m.TimeLimit)
-	w.duration("soft_time_limit_ms", m.SoftTimeLimit)
-	writeOpt(w, "ignore_result", m.IgnoreResult)
-	writeOpt(w, "idempotent", m.Idempotent)
-	writeOpt(w, "dead_letter", m.DeadLetter)
-	writeOpt(w, "serializer", m.Serializer)
-	writeOpt(w, "compress", m.Compression)
-	writeOpt(w, "result_store", m.ResultStore)
-	w.duration("result_ttl_ms", m.ResultTTL)
-	writeOpt(w, "priority", m.Priority)
-	if t, ok := m.NotBefore.Get(); ok {
-		w.moment("not_before", t)
-	}
-	if t, ok := m.Expires.Get(); ok {
-		w.moment("expires", t)
-	}
-}
-
-func writeOpt[T string | int | bool](w *jsonWriter, name string, o task.Opt[T]) {
-	if v, ok := o.Get(); ok {
-		w.member(name, v)
-	}
-}
-
-func (w *jsonWriter) duration(name string, o task.Opt[time.Duration]) {
-	if d, ok := o.Get(); ok {
-		w.member(name, Millis(d))
-	}
-}
-
-// args writes the arguments as jsonFields.args reads them. depth is the maximum nesting of a JSON
-// value in "args"; a deeper one is written as base64.
-func (w *jsonWriter) args(contentType string, args []byte, depth int) {
-	if len(args) > 0 && MediaType(contentType) == ContentJSON &&
-		len(bytes.TrimSpace(args)) == len(args) && scanJSON(args, depth) == nil {
-		if contentType != ContentJSON {
-			w.member("content_type", contentType)
-		}
-		w.raw("args", args)
-		return
-	}
-	w.text("content_type", contentType)
-	if args != nil || contentType == "" {
-		w.member("args_base64", base64.StdEncoding.EncodeToString(args))
-	}
-}
-
-func (w *jsonWriter) links(name string, links []task.Link, depth int) {
-	if len(links) == 0 {
-		return
-	}
-	w.name(name)
-	w.b = append(w.b, '[')
-	for i := range links {
-		if i > 0 {
-			w.b = append(w.b, ',')
-		}
-		w.link(&links[i], depth-2) // the list and the object are two levels
-	}
-	w.b = append(w.b, ']')
-}
-
-func (w *jsonWriter) link(l *task.Link, depth int) {
-	w.open()
-	w.text("task", l.Name)
-	w.text("id", string(l.ID))
-	w.text("queue", l.Queue)
-	if l.Args != nil {
-		w.args(l.ContentType, l.Args, max(depth, 0))
-	} else {
-		w.text("content_type", l.ContentType)
-	}
-	w.text("feed", string(l.Feed))
-	w.text("field", l.Field)
-	w.text("policy", string(l.Policy))
-	w.text("group", string(l.Group))
-	w.count("group_index", l.GroupIndex)
-	w.count("group_size", l.GroupSize)
-	w.text("reply_to", l.ReplyTo)
-	if len(l.Headers) > 0 {
-		w.member("headers", l.Headers)
-	}
-	if len(l.Without) > 0 {
-		w.member("without_headers", l.Without)
-	}
-	writeOpt(w, "correlation", l.Correlation)
-	w.flag("each", l.Each)
-	w.flag("last", l.Last)
-	w.metadata(&l.Meta, "meta_queue")
-	w.links("members", l.Members, depth)
-	if l.Chord != nil {
-		w.name("chord")
-		w.link(l.Chord, depth-1)
-	}
-	w.links("then", l.Then, depth)
-	w.links("else", l.Else, depth)
-	w.shut()
 }

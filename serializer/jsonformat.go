@@ -18,7 +18,7 @@ import (
 // other members are:
 //
 //	version id root parent group group_index retries crashes parked sent_at_ms origin reply_to
-//	correlation headers queue max_retries retry_delay_ms rate_limit time_limit_ms
+//	correlation headers queue max_retries retry_delay_ms retry rate_limit time_limit_ms
 //	soft_time_limit_ms ignore_result idempotent dead_letter serializer compress result_store
 //	result_ttl_ms priority not_before expires
 //	base   (an object with metadata members)
@@ -35,8 +35,9 @@ type JSONFormat struct{}
 // ContentType returns [ContentJSON].
 func (JSONFormat) ContentType() string { return ContentJSON }
 
-// Encode implements [Format]. Returns [ErrValue] for envelopes that Decode would refuse, for
-// example with more than about thirty nested links.
+// Encode implements [Format]: it returns a message whose body is e as a JSON object. Returns
+// [ErrValue] for envelopes that Decode would refuse, for example with more than about thirty nested
+// links.
 func (JSONFormat) Encode(e *task.Envelope) (*broker.Message, error) {
 	body, err := encodeJSON(e, true)
 	if err != nil {
@@ -77,7 +78,9 @@ func (JSONFormat) Decode(m *broker.Message) (*task.Envelope, error) {
 	return finishJSON(f, e, m)
 }
 
-// finishJSON completes e after all known members were read, and checks it.
+// finishJSON sets e.Unknown to the members that are left in f, and a missing e.ID to the id of m.
+// Then it checks e and returns it. Call it after all known members were read. Returns ErrMalformed
+// with the first error of f or of CheckEnvelope.
 func finishJSON(f *jsonFields, e *task.Envelope, m *broker.Message) (*task.Envelope, error) {
 	e.Unknown = f.rest()
 	if e.ID == "" {
@@ -96,7 +99,8 @@ func finishJSON(f *jsonFields, e *task.Envelope, m *broker.Message) (*task.Envel
 	return e, nil
 }
 
-// envelope reads all members except the arguments.
+// envelope removes all known members except those of the arguments, and returns the envelope that
+// they describe. It stores the first error in f.err.
 func (f *jsonFields) envelope() *task.Envelope {
 	e := &task.Envelope{
 		Version: task.EnvelopeVersion,
@@ -143,7 +147,8 @@ func (f *jsonFields) envelope() *task.Envelope {
 	return e
 }
 
-// encodeJSON returns an envelope as a JSON object, with or without its arguments.
+// encodeJSON returns e as a JSON object, with or without its arguments. Returns ErrValue if
+// CheckEnvelope or ScanJSON refuses it.
 func encodeJSON(e *task.Envelope, withArgs bool) ([]byte, error) {
 	if err := CheckEnvelope(e); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrValue, err)

@@ -10,7 +10,8 @@ type Raw struct{}
 // ContentType returns [ContentRaw].
 func (Raw) ContentType() string { return ContentRaw }
 
-// Marshal implements [Serializer]. A nil v is written as no bytes.
+// Marshal implements [Serializer]: it returns a copy of the bytes of v. A nil v is written as no
+// bytes. Returns [ErrValue] if v has another type than those of [Raw].
 func (Raw) Marshal(v any) ([]byte, error) {
 	switch v := v.(type) {
 	case nil:
@@ -27,7 +28,8 @@ func (Raw) Marshal(v any) ([]byte, error) {
 	return nil, fmt.Errorf("%w: raw bytes from a %T", ErrValue, v)
 }
 
-// Unmarshal implements [Serializer]. It copies data.
+// Unmarshal implements [Serializer]: it stores a copy of data in v. Returns [ErrValue] if v has
+// another type than those of [Raw].
 func (Raw) Unmarshal(data []byte, v any) error {
 	switch v := v.(type) {
 	case *[]byte:

@@ -26,7 +26,9 @@ type RawFormat struct{}
 // ContentType returns [ContentRaw].
 func (RawFormat) ContentType() string { return ContentRaw }
 
-// Encode implements [Format]. The body is e.Args itself, not a copy.
+// Encode implements [Format]: it returns a message whose body is e.Args itself, not a copy, with
+// the rest of e in the header [EnvelopeHeader]. Returns [ErrValue] for envelopes that Decode would
+// refuse.
 func (RawFormat) Encode(e *task.Envelope) (*broker.Message, error) {
 	header, err := encodeJSON(e, false)
 	if err != nil {
@@ -37,11 +39,15 @@ func (RawFormat) Encode(e *task.Envelope) (*broker.Message, error) {
 	return m, nil
 }
 
-// Decode implements [Format]. It reads every message except those of [ContentCompact].
+// Decode implements [Format]: it returns the envelope in the header [EnvelopeHeader], with the body
+// as its arguments. For a message of [ContentCompact] it returns [ErrNotMine].
 //
 // Without the header, the envelope has the broker's message id, the content type (or [ContentRaw])
 // and the native correlation id of the message. The message's reply-to is ignored, because it comes
-// from outside. Returns [ErrMalformed] for an id or a correlation that is not valid in an envelope.
+// from outside.
+//
+// Returns [ErrMalformed] for a header that is not an envelope, and for an id or a correlation that
+// is not valid in an envelope. Returns [ErrUnknownType] if the body is encoded.
 func (RawFormat) Decode(m *broker.Message) (*task.Envelope, error) {
 	if MediaType(m.ContentType) == ContentCompact {
 		return nil, ErrNotMine
@@ -74,6 +80,8 @@ func (RawFormat) Decode(m *broker.Message) (*task.Envelope, error) {
 	return finishJSON(f, e, m)
 }
 
+// decodeBare returns the envelope of a message without the header: the id, content type, body and
+// correlation id of the message, without a name. Returns ErrMalformed if CheckEnvelope refuses it.
 func decodeBare(m *broker.Message) (*task.Envelope, error) {
 	e := &task.Envelope{
 		Version: task.EnvelopeVersion, ID: task.ID(m.ID),

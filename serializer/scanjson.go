@@ -41,6 +41,8 @@ const (
 //   - data after the value.
 func ScanJSON(data []byte) error { return scanJSON(data, MaxJSONDepth) }
 
+// scanJSON does the work of [ScanJSON] with depth as the largest nesting, which is at most
+// MaxJSONDepth.
 func scanJSON(data []byte, depth int) error {
 	s := jsonScanner{data: data, limit: depth}
 	if err := s.scan(); err != nil {
@@ -49,8 +51,10 @@ func scanJSON(data []byte, depth int) error {
 	return nil
 }
 
+// jsonError is the reason for which a text is refused.
 type jsonError string
 
+// Error returns the reason.
 func (e jsonError) Error() string { return string(e) }
 
 const (
@@ -74,15 +78,17 @@ type jsonFrame struct {
 	keys   int // index in jsonScanner.keys of the object's first key
 }
 
+// jsonScanner examines data from pos on. It does not decode values. Each method moves pos behind
+// the text that it has examined, and returns a jsonError for a text that is refused.
 type jsonScanner struct {
 	data   []byte
 	pos    int
-	limit  int
-	depth  int
+	limit  int // largest nesting
+	depth  int // number of open arrays and objects
 	stack  [MaxJSONDepth]jsonFrame
 	keys   [][]byte // of all open objects, unescaped
-	tokens int
-	cost   int
+	tokens int      // number of values and keys so far
+	cost   int      // estimated bytes of memory of the decoded values so far
 }
 
 // scan examines the whole value. It alternates between the position before a value and after a
@@ -132,6 +138,8 @@ func (s *jsonScanner) value() (opened bool, err error) {
 	return false, errSyntax
 }
 
+// open examines the bracket c that begins an array or object, and for an object with members the
+// first key. opened is false if the array or object has no element; then it is closed already.
 func (s *jsonScanner) open(c byte) (opened bool, err error) {
 	if s.depth >= s.limit {
 		return false, errDepth
@@ -156,6 +164,7 @@ func (s *jsonScanner) open(c byte) (opened bool, err error) {
 }
 
 // after examines the text after a value: closing brackets, then a comma and, in an object, a key.
+// done is true if that was the end of the whole text; otherwise a value follows.
 func (s *jsonScanner) after() (done bool, err error) {
 	for s.depth > 0 {
 		f := s.stack[s.depth-1]
@@ -186,7 +195,7 @@ func (s *jsonScanner) after() (done bool, err error) {
 	return true, nil
 }
 
-// key examines a key and its colon.
+// key examines a key and its colon, and appends the key to s.keys.
 func (s *jsonScanner) key() error {
 	if err := s.token(jsonCostMember); err != nil {
 		return err
@@ -212,7 +221,8 @@ func (s *jsonScanner) key() error {
 	return nil
 }
 
-// distinct checks that the keys of a closing object differ, and removes them from s.keys.
+// distinct removes the keys of a closing object, those in s.keys at the index from and after it. It
+// returns errDuplicate if two of them are equal.
 func (s *jsonScanner) distinct(from int) error {
 	keys := s.keys[from:]
 	s.keys = s.keys[:from]
@@ -235,6 +245,8 @@ func (s *jsonScanner) distinct(from int) error {
 	return nil
 }
 
+// token counts a value or a key that needs about cost bytes of memory when decoded. It returns
+// errTokens or errMemory beyond the limits for the size of the data.
 func (s *jsonScanner) token(cost int) error {
 	s.tokens++
 	s.cost += cost
@@ -247,7 +259,8 @@ func (s *jsonScanner) token(cost int) error {
 	return nil
 }
 
-// next skips white space and returns the byte at pos; 0 at the end.
+// next skips white space and returns the byte at pos, without moving behind it. It returns 0 at the
+// end.
 func (s *jsonScanner) next() byte {
 	for ; s.pos < len(s.data); s.pos++ {
 		switch c := s.data[s.pos]; c {
@@ -259,6 +272,8 @@ func (s *jsonScanner) next() byte {
 	return 0
 }
 
+// literal examines a word such as "true". It returns errCut if the data is shorter, and errSyntax
+// for another text.
 func (s *jsonScanner) literal(word string) error {
 	rest := s.data[s.pos:]
 	if len(rest) < len(word) {
@@ -271,6 +286,7 @@ func (s *jsonScanner) literal(word string) error {
 	return nil
 }
 
+// digits moves pos behind the decimal digits there and returns their number, which may be 0.
 func (s *jsonScanner) digits() int {
 	from := s.pos
 	for s.pos < len(s.data) && s.data[s.pos] >= '0' && s.data[s.pos] <= '9' {
@@ -279,8 +295,11 @@ func (s *jsonScanner) digits() int {
 	return s.pos - from
 }
 
+// at reports whether the byte at pos is c. It does not move pos.
 func (s *jsonScanner) at(c byte) bool { return s.pos < len(s.data) && s.data[s.pos] == c }
 
+// number examines a number. It returns errNumber for a wrong form, and errRange for a number
+// outside the range of float64.
 func (s *jsonScanner) number() error {
 	from := s.pos
 	if s.at('-') {
@@ -323,8 +342,8 @@ func (s *jsonScanner) number() error {
 	return nil
 }
 
-// str examines a string. For a key it returns its text, which shares memory with the data unless it
-// has escapes.
+// str examines a string. If key is true it returns the text without escapes, which shares memory
+// with the data unless it has some. Otherwise it returns nil.
 func (s *jsonScanner) str(key bool) ([]byte, error) {
 	s.pos++
 	from := s.pos
@@ -369,7 +388,8 @@ func (s *jsonScanner) str(key bool) ([]byte, error) {
 	return nil, errCut
 }
 
-// escape examines an escape sequence and returns its character.
+// escape examines an escape sequence and returns its character. A pair of surrogates is one
+// character; a lone one is errSurrogate.
 func (s *jsonScanner) escape() (rune, error) {
 	s.pos++
 	if s.pos >= len(s.data) {
@@ -412,6 +432,7 @@ func (s *jsonScanner) escape() (rune, error) {
 	return r, nil
 }
 
+// hex4 examines four hexadecimal digits and returns their value.
 func (s *jsonScanner) hex4() (rune, error) {
 	if len(s.data)-s.pos < 4 {
 		return 0, errCut

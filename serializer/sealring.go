@@ -69,6 +69,7 @@ type KeyRing struct {
 	keys   map[string]*ringKey
 }
 
+// ringKey is a checked key in the form that KeyRing uses.
 type ringKey struct {
 	id        string
 	algorithm byte
@@ -103,6 +104,8 @@ func NewKeyRing(active Key, opening ...Key) (*KeyRing, error) {
 	return r, nil
 }
 
+// prepare checks k and returns the key that KeyRing uses, with a copy of the secret. Returns an
+// error for a wrong id or length of the secret.
 func (k Key) prepare() (*ringKey, error) {
 	if len(k.ID) > maxKeyID || task.CheckName(k.ID) != nil {
 		return nil, errors.New("its id is not 1 to 64 of A-Z a-z 0-9 . _ -")
@@ -141,7 +144,8 @@ func (r *KeyRing) String() string {
 // Format prints the result of String, with any verb.
 func (r *KeyRing) Format(s fmt.State, _ rune) { _, _ = io.WriteString(s, r.String()) }
 
-// Seal implements [Sealer].
+// Seal implements [Sealer]: it returns plain encrypted or signed with the active key, together with
+// the id of that key. It does not fail.
 func (r *KeyRing) Seal(plain, bound []byte) ([]byte, error) {
 	k := r.active
 	if k.algorithm == sealHMAC {
@@ -153,7 +157,12 @@ func (r *KeyRing) Seal(plain, bound []byte) ([]byte, error) {
 	return k.aead.Seal(out, nil, plain, k.additional(bound)), nil //nolint:gosec // it makes its nonces itself, and takes none
 }
 
-// Open implements [Sealer].
+// Open implements [Sealer]: it finds the key by the id in sealed, checks the seal and returns the
+// data. With a SignOnly key the data shares memory with sealed.
+//
+//   - Returns [ErrMalformed] if sealed is not a seal of this version.
+//   - Returns [ErrUnknownKey] if the ring lacks the key.
+//   - Returns [ErrForged] if the seal does not fit data, bound or key.
 func (r *KeyRing) Open(sealed, bound []byte) ([]byte, error) {
 	if len(sealed) < sealHeadBytes {
 		return nil, fmt.Errorf("%w: a seal of %d bytes", ErrMalformed, len(sealed))
@@ -176,6 +185,8 @@ func (r *KeyRing) Open(sealed, bound []byte) ([]byte, error) {
 	return k.open(sealed[end:], bound)
 }
 
+// open returns the data in rest, the part of a sealed value after the key id. Returns ErrForged if
+// the seal does not fit.
 func (k *ringKey) open(rest, bound []byte) ([]byte, error) {
 	if k.algorithm == sealHMAC {
 		cut := len(rest) - sha256.Size
@@ -197,10 +208,13 @@ func (k *ringKey) open(rest, bound []byte) ([]byte, error) {
 	return plain, nil
 }
 
+// additional returns the bytes that AES-GCM authenticates and does not encrypt: the head of sealed
+// values, then bound.
 func (k *ringKey) additional(bound []byte) []byte {
 	return append(append(make([]byte, 0, len(k.head)+len(bound)), k.head...), bound...)
 }
 
+// sum returns the HMAC-SHA256 of the head of sealed values, the length of bound, bound and plain.
 func (k *ringKey) sum(plain, bound []byte) []byte {
 	m := hmac.New(sha256.New, k.secret)
 	m.Write(k.head)

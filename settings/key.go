@@ -15,7 +15,7 @@ import (
 // newer versions may have written them.
 type Key[T any] struct{ name string }
 
-// String returns the key as a [Store] takes it.
+// String returns the key in the form that the methods of [Store] take, such as "queue/mail/pause".
 func (k Key[T]) String() string { return k.name }
 
 // Get returns the value. found reports whether the key has a value. Returns the errors of the
@@ -33,7 +33,8 @@ func (k Key[T]) Get(ctx context.Context, s Store) (v T, found bool, err error) {
 
 // Update reads the value, calls change with it, and stores the result. Without a value, v is the
 // zero T and found is false. If another process changes the value meanwhile, Update begins again,
-// until ctx ends. Returns an error of change, which stores nothing, and those of the store.
+// until ctx ends. It stores nothing if change returns an error, which it returns. It also returns
+// [ErrBad] if the stored value cannot be read, and the errors of the store.
 func (k Key[T]) Update(ctx context.Context, s Store, change func(v *T, found bool) error) error {
 	for {
 		stored, err := s.Get(ctx, k.name)
@@ -60,7 +61,9 @@ func (k Key[T]) Update(ctx context.Context, s Store, change func(v *T, found boo
 	}
 }
 
-// Set stores v. Fields that T does not have stay.
+// Set stores v as the value of k in s. Fields of the stored object that T does not have stay. If
+// another process changes the value meanwhile, Set begins again, until ctx ends. Returns [ErrBad]
+// if the stored value cannot be read, and the errors of the store.
 func (k Key[T]) Set(ctx context.Context, s Store, v T) error {
 	return k.Update(ctx, s, func(have *T, _ bool) error {
 		*have = v
@@ -69,11 +72,14 @@ func (k Key[T]) Set(ctx context.Context, s Store, v T) error {
 }
 
 // Remove deletes the value, also one that cannot be read, and reports whether there was one.
+// Returns the errors of the store.
 func (k Key[T]) Remove(ctx context.Context, s Store) (found bool, err error) {
 	return k.remove(ctx, s, func([]byte) (bool, error) { return true, nil })
 }
 
-// RemoveIf deletes the value if which returns true for it, and reports whether it did.
+// RemoveIf deletes the value if which returns true for it, and reports whether it did. It returns
+// false if there is no value. Returns [ErrBad] if the value cannot be read, and the errors of the
+// store.
 func (k Key[T]) RemoveIf(ctx context.Context, s Store, which func(v *T) bool) (removed bool, err error) {
 	return k.remove(ctx, s, func(data []byte) (bool, error) {
 		var v T
@@ -84,8 +90,9 @@ func (k Key[T]) RemoveIf(ctx context.Context, s Store, which func(v *T) bool) (r
 	})
 }
 
-// remove deletes the value if which returns true for its data. If another process changes the value
-// meanwhile, it begins again, until ctx ends.
+// remove deletes the value if which returns true for its data, and reports whether it did. Without
+// a value it returns false and nil. If another process changes the value meanwhile, it begins
+// again, until ctx ends. Returns the errors of which and of the store.
 func (k Key[T]) remove(ctx context.Context, s Store, which func(data []byte) (bool, error)) (bool, error) {
 	for {
 		stored, err := s.Get(ctx, k.name)
@@ -113,8 +120,9 @@ func (k Key[T]) decode(data []byte, v *T) error {
 	return nil
 }
 
-// merge returns v, a pointer to a struct, as a JSON object, with the fields of the object stored
-// that the struct does not have. stored is nil or a JSON object.
+// merge returns v, a pointer to a struct, as a JSON object. It adds the fields of stored that the
+// struct does not have. stored is the present JSON object, nil without one. Returns [ErrBad] if
+// stored is not a JSON object.
 func merge(stored []byte, v any) ([]byte, error) {
 	data, err := json.Marshal(v)
 	if err != nil || stored == nil {

@@ -16,20 +16,21 @@ func PauseQueue(ctx context.Context, s Store, queue string, p Pause) error {
 	return setPause(ctx, s, QueuePause(queue), p)
 }
 
-// PauseTask pauses the tasks with a name in all queues, see [TaskPause]. Otherwise it is as
-// [PauseQueue].
+// PauseTask pauses the tasks with a name in all queues, see [TaskPause]. An existing pause is
+// replaced. A zero p.At becomes the current time. Returns [ErrBad] for an invalid name or pause,
+// and the errors of the store.
 func PauseTask(ctx context.Context, s Store, name string, p Pause) error {
 	return setPause(ctx, s, TaskPause(name), p)
 }
 
-// ResumeQueue ends the pause of a queue and resets its breaker. It reports whether one of them was
-// set.
+// ResumeQueue ends the pause of a queue and closes its breaker: it removes both values. It reports
+// whether one of them was set. Returns the errors of the store.
 func ResumeQueue(ctx context.Context, s Store, queue string) (found bool, err error) {
 	return removeBoth(ctx, s, QueuePause(queue), QueueBreaker(queue))
 }
 
-// ResumeTask ends the pause of the tasks with a name and resets their breaker. It reports whether
-// one of them was set.
+// ResumeTask ends the pause of the tasks with a name and closes their breaker: it removes both
+// values. It reports whether one of them was set. Returns the errors of the store.
 func ResumeTask(ctx context.Context, s Store, name string) (found bool, err error) {
 	return removeBoth(ctx, s, TaskPause(name), TaskBreaker(name))
 }
@@ -40,7 +41,8 @@ func LimitQueue(ctx context.Context, s Store, queue string, l Limit) error {
 	return setLimit(ctx, s, QueueLimit(queue), l)
 }
 
-// LimitTask sets the limit of the tasks with a name. Otherwise it is as [LimitQueue].
+// LimitTask sets the limit of the tasks with a name. A limit without Rate and Concurrency removes
+// it. Returns [ErrBad] for an invalid name or limit, and the errors of the store.
 func LimitTask(ctx context.Context, s Store, name string, l Limit) error {
 	return setLimit(ctx, s, TaskLimit(name), l)
 }
@@ -116,12 +118,13 @@ func CheckLimit(l *Limit) error {
 	return err
 }
 
-// removeBoth removes the values of two keys and reports whether one had a value.
+// removeBoth removes the values of two keys and reports whether one of them had a value. It tries
+// both and returns their errors joined.
 func removeBoth[A, B any](ctx context.Context, s Store, a Key[A], b Key[B]) (bool, error) {
 	first, err := a.Remove(ctx, s)
 	second, berr := b.Remove(ctx, s)
 	return first || second, errors.Join(err, berr)
 }
 
-// now returns the current time in whole milliseconds, as it is stored.
+// now returns the current time in UTC, cut to whole milliseconds.
 func now() time.Time { return time.Now().UTC().Truncate(time.Millisecond) }

@@ -69,13 +69,13 @@ type Store interface {
 	// value to replace, or 0 if the key must have no value.
 	//
 	// Returns [ErrConflict], and changes nothing, if the present revision is another one. Returns
-	// [ErrFull] if a new key finds no room.
+	// [ErrFull] if the key is new and the store has MaxKeys values.
 	Put(ctx context.Context, key string, data []byte, revision uint64) (uint64, error)
-	// Delete removes the value of a key if revision is its revision. Returns [ErrConflict] if it is
-	// another one or there is no value.
+	// Delete removes the value of a key if its present revision is revision. Returns [ErrConflict],
+	// and changes nothing, if the present revision is another one or the key has no value.
 	Delete(ctx context.Context, key string, revision uint64) error
-	// List returns the values whose keys begin with prefix, sorted by key; "": all. It leaves out what
-	// another program has written and this one cannot read.
+	// List returns the values whose keys begin with prefix, sorted by key; "": all. It leaves out
+	// entries that another program has written and that a Store would not write.
 	List(ctx context.Context, prefix string) ([]Value, error)
 	// Watch calls changed soon after each change of any process, until stop is called. One call may
 	// stand for several changes, and a call may come without a change. After a lost connection it
@@ -88,7 +88,8 @@ type Store interface {
 	Close(ctx context.Context) error
 }
 
-// CheckKey returns an error that wraps [ErrBad] for an invalid key.
+// CheckKey returns nil for a key that a [Store] accepts, and otherwise an error that wraps
+// [ErrBad].
 func CheckKey(key string) error {
 	parts := strings.Split(key, "/")
 	if len(key) > MaxKey || len(parts) > maxParts {
@@ -102,7 +103,8 @@ func CheckKey(key string) error {
 	return nil
 }
 
-// CheckPut returns an error that wraps [ErrBad] for an invalid key or a value that is too large.
+// CheckPut returns nil for a key and a value that a [Store] accepts. Otherwise, for an invalid key
+// or a value above [MaxData], it returns an error that wraps [ErrBad].
 func CheckPut(key string, data []byte) error {
 	if len(data) > MaxData {
 		return fmt.Errorf("%w: the value of %q has %d bytes, at most %d are allowed", ErrBad, key, len(data), MaxData)
@@ -110,10 +112,13 @@ func CheckPut(key string, data []byte) error {
 	return CheckKey(key)
 }
 
-// SettlePut runs try, one attempt of a Put to s, for authors of stores. It repeats try while again
-// returns true for its error, which means that the outcome is unknown. Such an attempt may have
-// succeeded. So after a later [ErrConflict] it reads the value: a newer one with the same data
-// counts as stored.
+// SettlePut completes a Put to s whose outcome may be unknown, for authors of stores. It calls try,
+// which makes one attempt, and repeats it while again returns true for its error. again must do so
+// only if the attempt may or may not have stored the value, and waits before the next one.
+//
+// A repeated attempt may return [ErrConflict] because an earlier one succeeded. SettlePut then
+// reads the value. A newer value with the same data counts as stored: SettlePut returns its
+// revision. Otherwise it returns the last result of try.
 func SettlePut(ctx context.Context, s Store, key string, data []byte, revision uint64, try func() (uint64, error), again func(err error, attempt int) bool) (uint64, error) {
 	return settle(try, again, func() (uint64, bool) {
 		v, err := s.Get(ctx, key)
@@ -121,8 +126,9 @@ func SettlePut(ctx context.Context, s Store, key string, data []byte, revision u
 	})
 }
 
-// SettleDelete is SettlePut for a Delete. After a later [ErrConflict], a missing value counts as
-// deleted.
+// SettleDelete completes a Delete from s whose outcome may be unknown, as [SettlePut] completes a
+// Put. If a repeated attempt returns [ErrConflict] and the key has no value, the value counts as
+// deleted: SettleDelete returns nil.
 func SettleDelete(ctx context.Context, s Store, key string, try func() error, again func(err error, attempt int) bool) error {
 	_, err := settle(func() (uint64, error) { return 0, try() }, again, func() (uint64, bool) {
 		_, err := s.Get(ctx, key)
@@ -131,8 +137,9 @@ func SettleDelete(ctx context.Context, s Store, key string, try func() error, ag
 	return err
 }
 
-// settle repeats try while again says so. It calls own after an [ErrConflict] that follows an
-// unknown outcome; own reports whether the change is stored, with its revision.
+// settle calls try, and repeats it while again returns true for its error. It returns the last
+// result of try. If a repeated try returns [ErrConflict], it calls own, which reports whether an
+// earlier try made the change, and the new revision. If so, settle returns that revision and nil.
 func settle(try func() (uint64, error), again func(err error, attempt int) bool, own func() (uint64, bool)) (uint64, error) {
 	for attempt := 0; ; attempt++ {
 		revision, err := try()

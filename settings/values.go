@@ -116,7 +116,8 @@ func TaskBreaker(task string) Key[Breaker] {
 // GroupQueues is the key of the queues of a group of consumers.
 func GroupQueues(group string) Key[Group] { return Key[Group]{ofGroup + "/" + group + "/" + isQueues} }
 
-// AsideOf is the key that says that messages of a task were moved out of a queue.
+// AsideOf is the key of the [Aside] of a paused task in a queue: it has a value while messages of
+// the task may be in another queue.
 func AsideOf(queue, task string) Key[Aside] { return Key[Aside]{ofAside + "/" + queue + "/" + task} }
 
 // State holds the values of a store by their names. A missing entry means that nothing is set.
@@ -174,7 +175,8 @@ func Read(values []Value) State {
 	return s
 }
 
-// read decodes data into an entry of m and reports whether it could.
+// read decodes data, a JSON object, into m[name] and reports whether it could. If not, m does not
+// change.
 func read[T any](m map[string]T, name string, data []byte) bool {
 	var v T
 	if err := json.Unmarshal(data, &v); err != nil {

@@ -156,8 +156,8 @@ func (b *Bus) Close(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// closeError returns the error of closing a part, with the port's error; its connection may end at
-// the same moment. It returns nil for nil.
+// closeError wraps the error of closing the publisher or a connection with the port's error. It
+// returns nil for nil.
 func closeError(err error) error {
 	if err == nil {
 		return nil

@@ -66,7 +66,8 @@ func (l *log) add(e events.Event) {
 }
 
 // close sends the waiting events until ctx ends, and closes the publisher, but not the connection.
-// After ctx's end it drops and counts the rest. It returns the errors of both joined.
+// After ctx's end it drops and counts the rest. It returns the errors of the batcher and the
+// publisher joined.
 func (l *log) close(ctx context.Context) error {
 	return errors.Join(l.batcher.Close(ctx), closeError(l.publisher.Close(ctx)))
 }

@@ -8,13 +8,17 @@ import (
 	"github.com/swarmiji/swarmiji/internal/suite"
 )
 
-// Wrappers in the form that users write.
+// wrapper and streamWrapper wrap a bus or a subscription without its optional interfaces, as users
+// write them.
 type (
 	wrapper       struct{ events.EventBus }
 	streamWrapper struct{ events.Subscription }
 )
 
-func (w wrapper) Unwrap() any       { return w.EventBus }
+// Unwrap returns the wrapped bus, so that capability.As finds its optional interfaces.
+func (w wrapper) Unwrap() any { return w.EventBus }
+
+// Unwrap returns the wrapped subscription, so that capability.As finds its optional interfaces.
 func (w streamWrapper) Unwrap() any { return w.Subscription }
 
 // closeCases returns the cases of the behaviour of Close.

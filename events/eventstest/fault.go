@@ -95,7 +95,8 @@ func faultCases() []testCase {
 	}
 }
 
-// Bench measures Publish without and with a listener.
+// Bench measures Publish without and with a listener, each as a subbenchmark of b; open makes its
+// Harness.
 func Bench(b *testing.B, open func(t testing.TB) *Harness) {
 	b.Helper()
 	for name, listen := range map[string]bool{"publish": false, "publish to a listener": true} {

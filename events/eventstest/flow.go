@@ -97,7 +97,8 @@ const (
 	most = 16 << 20
 )
 
-// grown reports a failure if the heap grew by more than most since before.
+// grown fails the case if the heap is now larger than before, in bytes, by more than most. The
+// argument when completes the failure text.
 func (w *world) grown(before uint64, when string) {
 	w.Helper()
 	after := heap()
@@ -106,7 +107,8 @@ func (w *world) grown(before uint64, when string) {
 	}
 }
 
-// hammer publishes n events from several goroutines and returns how long that took.
+// hammer publishes about n events on b from four goroutines, as fast as possible, and returns how
+// long that took. It fails the case if Publish returns an error.
 func (w *world) hammer(b events.EventBus, n int) time.Duration {
 	w.Helper()
 	e := full(events.TaskSent)

@@ -15,7 +15,7 @@ import (
 // long returns a retention that keeps all events of a case.
 func long() events.Retention { return events.Retention{Age: time.Hour} }
 
-// retain opens a bus that keeps events.
+// retain opens a bus that keeps events as r says.
 func (w *world) retain(r events.Retention) events.EventBus {
 	w.Helper()
 	b := w.Own(w.h.Retain(w.TB, r))
@@ -39,7 +39,7 @@ func (w *world) kept(b events.EventBus) events.Subscription {
 	return w.replay(b, events.Filter{}, time.Time{})
 }
 
-// pass waits for d.
+// pass blocks for the time d, for retentions that must run out.
 func (w *world) pass(d time.Duration) {
 	w.Helper()
 	t := time.NewTimer(d)
@@ -376,7 +376,9 @@ func retainCases() []testCase {
 	}
 }
 
-// replayWhilePublishing opens streams while several publishers publish.
+// replayWhilePublishing opens six streams of kept events while four buses publish. It expects that
+// each stream receives every event once, in the order of its publisher, and that all streams have
+// the same order.
 func replayWhilePublishing(w *world) {
 	const publishers, streams = 4, 6
 	each := w.buffer / (2 * publishers) // few enough that none is dropped

@@ -107,8 +107,9 @@ func (w *world) mark(b events.EventBus) task.ID {
 	}
 }
 
-// sameAsFresh publishes a last event and reads s up to it. It expects that s, after its first
-// received events, has the same events as a new stream. It returns the tasks of the new stream.
+// sameAsFresh publishes a last event and reads s up to it. The reader of s has received some events
+// before; received is their number. It expects that s has the same further events as a new stream.
+// It returns the tasks of all events of the new stream.
 func (w *world) sameAsFresh(b events.EventBus, s events.Subscription, received int) []task.ID {
 	w.Helper()
 	end := w.mark(b)

@@ -41,16 +41,18 @@ type testCase = suite.Case[*Harness, *world]
 // need checks whether the harness supports a case. It returns the reason to skip the case, or "".
 type need = func(h *Harness) string
 
-// The needs… functions return the reason to skip a case, or "" if the harness has what their name
-// says.
+// needsSever returns the reason to skip a case, or "" if the harness has Sever.
 func needsSever(h *Harness) string { return suite.Unless(h.Sever != nil, "the harness has no Sever") }
 
+// needsRestart returns the reason to skip a case, or "" if the harness has Restart.
 func needsRestart(h *Harness) string {
 	return suite.Unless(h.Restart != nil, "the harness has no Restart")
 }
 
+// needsDown returns the reason to skip a case, or "" if the harness has Down.
 func needsDown(h *Harness) string { return suite.Unless(h.Down != nil, "the harness has no Down") }
 
+// needsRetain returns the reason to skip a case, or "" if the harness has Retain.
 func needsRetain(h *Harness) string {
 	return suite.Unless(h.Retain != nil, "the adapter keeps no events")
 }

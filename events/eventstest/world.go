@@ -88,7 +88,8 @@ func (w *world) receive(s events.Subscription) events.Event {
 	return e
 }
 
-// wantAll receives exactly these events in their order.
+// wantAll receives events from s and fails the case unless they are those of want, in the same
+// order. It compares task and type only.
 func (w *world) wantAll(s events.Subscription, want []events.Event, format string, args ...any) {
 	w.Helper()
 	for i, e := range want {
@@ -131,8 +132,9 @@ func (w *world) closeSub(s events.Subscription) {
 	w.Must(s.Close(ctx), "Subscription.Close")
 }
 
-// flows publishes until one of its events arrives, because events during a fault are missed and the
-// end of the fault is unknown. Then it receives all remaining events.
+// flows publishes events on b until one of them arrives on s: events during a fault are missed, and
+// the end of the fault is unknown. Then it receives events until none comes within Quiet. It fails
+// the case if none arrives within Patience; what names the situation.
 func (w *world) flows(b events.EventBus, s events.Subscription, what string) {
 	w.Helper()
 	sent := map[task.ID]bool{}

@@ -58,8 +58,8 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// complete sets the defaults of c. It returns all problems of c joined in one error: a missing Bus
-// and negative values.
+// complete sets the defaults in c, which it changes. It returns all problems of c joined in one
+// error: a missing Bus and negative values.
 func (c *Config) complete() error {
 	var errs []error
 	if c.Bus == nil {

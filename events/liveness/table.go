@@ -151,8 +151,8 @@ func (t *table) remove(n *entry) {
 	}
 }
 
-// set marks a node online or offline, since now, and queues a call of OnChange. It corrects the
-// number of offline nodes only for a node that goes offline: for the other case the caller does.
+// set marks a node online or offline, since now, and queues a call of OnChange. It counts a node
+// that goes offline in t.offline. For a node that comes online the caller corrects that number.
 // Call it with Observer.mu held.
 func (t *table) set(n *entry, online bool, now time.Time) {
 	if n.Online && !online {

@@ -13,7 +13,7 @@ func namesOf(namespace string) names {
 	return names{live: "swj." + namespace + ".ev", kept: "swj." + namespace + ".K", stream: "SWJEVENTS_" + namespace}
 }
 
-// remove returns the subject of requests to remove a consumer of the stream.
+// remove returns the subject of JetStream requests that remove this consumer of the stream.
 func (n *names) remove(consumer string) string {
 	return "$JS.API.CONSUMER.DELETE." + n.stream + "." + consumer
 }

@@ -98,8 +98,7 @@ func (b *Bus) Dropped() uint64 { return b.batcher.Dropped() }
 const closeTimeout = 2 * time.Second
 
 // Close implements [events.EventBus]. It sends the waiting events, then ends the subscriptions,
-// whose unread events are dropped. After nil the database has all
-// events.
+// whose unread events are dropped. After nil the database has all events.
 //
 // If ctx ends first it drops the rest and returns ctx's error. An unreachable database delays Close
 // by up to Batch.SendTimeout and two seconds. It takes b.mu, but not while it waits.
@@ -137,7 +136,8 @@ func (b *Bus) Close(ctx context.Context) error {
 // return nil at once. After an error the next call tries again.
 func (b *Bus) ready(ctx context.Context) error { return b.conn.Ready(ctx) }
 
-// view makes the tables and runs fn, which only reads. It waits for the database.
+// view makes the tables and runs fn, which only reads. It waits for the database and returns its
+// errors and those of fn.
 func (b *Bus) view(ctx context.Context, fn sqlconn.Func) error {
 	if err := b.ready(ctx); err != nil {
 		return err

@@ -35,7 +35,8 @@ func (d *demand) fresh() bool { return time.Since(d.asked) < askEvery }
 // wants reports whether a listener wants events of this type.
 func (d *demand) wants(typ string) bool { return d.all || slices.Contains(d.types, typ) }
 
-// include adds types in their stored form. Types that cannot be read count as all types.
+// include adds types, a list in the stored form, to d. An empty text, and one that cannot be read,
+// adds all types.
 func (d *demand) include(types string) {
 	var list []string
 	if types == "" || json.Unmarshal([]byte(types), &list) != nil {
@@ -44,7 +45,7 @@ func (d *demand) include(types string) {
 	d.types = append(d.types, list...)
 }
 
-// covers reports whether d has all these types. An empty list is all types.
+// covers reports whether d includes every type of the list. An empty list means all types.
 func (d *demand) covers(types []string) bool {
 	if d.all || len(types) == 0 {
 		return d.all
@@ -52,8 +53,9 @@ func (d *demand) covers(types []string) bool {
 	return !slices.ContainsFunc(types, func(typ string) bool { return !d.wants(typ) })
 }
 
-// demanded returns the demand of the listeners. It asks the database if the known demand is older
-// than askEvery. It waits for the database and returns its errors.
+// demanded returns the types that listeners of all processes want. It uses the known demand if that
+// is younger than askEvery; otherwise it asks the database and stores the answer in b.demand. It
+// waits for the database and returns its errors.
 func (b *Bus) demanded(ctx context.Context) (*demand, error) {
 	if d := b.demand.Load(); d != nil && d.fresh() {
 		return d, nil
@@ -65,8 +67,9 @@ func (b *Bus) demanded(ctx context.Context) (*demand, error) {
 	return d, err
 }
 
-// ask reads the rows of living listeners. It returns the demand of all of them, and that of those
-// whose row has named its types for settleTime. It waits for the database and returns its errors.
+// ask reads the rows of all buses whose lease has not ended. all holds the types in these rows.
+// settled holds only the types of rows that have not changed for settleTime, so that every
+// publisher knows them. It waits for the database and returns its errors.
 func (b *Bus) ask(ctx context.Context) (all, settled *demand, err error) {
 	err = b.view(ctx, func(ctx context.Context, tx *sqlconn.Tx) (err error) {
 		all, settled = &demand{asked: time.Now()}, &demand{}
@@ -150,9 +153,10 @@ func (b *Bus) wantedTypes() (types string, any bool) {
 	return string(text), len(list) > 0
 }
 
-// settle waits until every publisher knows that these types are wanted. It does not wait if other
-// listeners have wanted them for long enough. Call it after register. It waits for the database and
-// returns its errors, or ctx's error.
+// settle waits until every publisher knows that a listener wants these types. It returns at once if
+// listeners have wanted them for settleTime. Call it after register. It waits for the database and
+// returns its errors. Returns ctx's error if ctx ends, and the error of a closed Conn if the bus is
+// closed.
 func (b *Bus) settle(ctx context.Context, types []string) error {
 	registered := time.Now()
 	_, settled, err := b.ask(ctx)

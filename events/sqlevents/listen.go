@@ -93,9 +93,9 @@ func (b *Bus) begin(ctx context.Context, l *listener) error {
 	return nil
 }
 
-// read gives the rows after seq to the listeners, and renews the row of this bus. It returns when
-// no listener is left or the bus is closed. It is the reading goroutine. It takes b.mu, but not
-// while it waits.
+// read is the body of the reading goroutine. It gives the rows after seq to the listeners and
+// renews the row of this bus. It logs a refusal of the database and tries again. It returns when no
+// listener is left or the bus is closed. It takes b.mu, but not while it waits.
 func (b *Bus) read(seq int64) {
 	watch := b.conn.Watch(0, b.topic)
 	defer watch.Close()
@@ -136,8 +136,8 @@ func (b *Bus) read(seq int64) {
 }
 
 // stopReading reports whether the reading goroutine must return: no listener is left, or the bus is
-// closed. Then it records that none reads, and deletes the row of this bus. It takes b.mu, but not
-// while it waits.
+// closed. Then it sets b.reading to false and registers the bus again, which deletes its row if the
+// bus has no listener. It ignores errors of that. It takes b.mu, but not while it waits.
 func (b *Bus) stopReading() bool {
 	b.mu.Lock()
 	stop := len(b.listeners) == 0 || b.life.Err() != nil
@@ -228,8 +228,9 @@ func (l *listener) Close(context.Context) error {
 	return nil
 }
 
-// finish ends the subscription, drops its buffered events and removes it from the bus. The reading
-// goroutine then tells publishers, if it was the last one. It does not block. It takes bus.mu.
+// finish ends the subscription, drops its buffered events and removes it from the bus. It wakes the
+// reading goroutine, which deletes the row of the bus if no listener is left. It does not block. It
+// takes bus.mu.
 func (l *listener) finish() {
 	l.Stream.Close()
 	l.bus.mu.Lock()

@@ -183,8 +183,9 @@ func (r *replay) read(ctx context.Context) (int, error) {
 	return len(page), nil
 }
 
-// query returns the next page and the number of removed events, both of the same moment. It waits
-// for the database and returns its errors. Call it with r.turn held.
+// query returns the rows of the next page, and the number of events that the namespace has removed
+// so far, both of the same moment. It waits for the database and returns its errors. Call it with
+// r.turn held.
 func (r *replay) query(ctx context.Context, tx *sqlconn.Tx) (page []keptRow, removed int64, err error) {
 	rows, err := tx.Query(ctx, r.bus.text.kept, r.bus.cfg.Namespace, r.at, keptPage)
 	if err != nil {

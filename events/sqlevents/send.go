@@ -12,9 +12,10 @@ import (
 // liveTime limits how long a message waits for a listener that lost its connection.
 const liveTime = 10 * time.Second
 
-// send writes the events of a message that are kept or that a listener wants. The batcher's
-// goroutine calls it. It waits for the database. It repeats a statement only if the database
-// certainly did not execute it, until ctx ends. After an error the events may have been written.
+// send writes the events of a message that are kept or that a listener wants, and then sweeps if
+// that is due. n is the number of events of the message. The batcher's goroutine calls it. It waits
+// for the database. It repeats a statement only if the database certainly did not execute it, until
+// ctx ends. After an error the events may have been written.
 func (b *Bus) send(ctx context.Context, message []byte, n int) error {
 	d, err := b.demanded(ctx)
 	if err != nil {
@@ -50,8 +51,9 @@ func (b *Bus) send(ctx context.Context, message []byte, n int) error {
 	return err
 }
 
-// add writes one row and notifies readers. live is 1 if subscriptions receive it. kept is the
-// number of its kept events. Only a row with kept events waits for the disk.
+// add writes one row and notifies readers. live is 1 if subscriptions receive the row, else 0. kept
+// is the number of its kept events. Only a row with kept events waits for the disk. It waits for
+// the database and returns its errors.
 func (b *Bus) add(ctx context.Context, live, kept int, body []byte) error {
 	write, lifetime := b.conn.Relaxed, liveTime
 	if kept > 0 {

@@ -30,9 +30,9 @@ type sweeper struct {
 }
 
 // sweep deletes expired messages and listeners of all namespaces, and kept messages beyond Max of
-// this one, after kept more events were written. It deletes a limited number of rows, and only when
-// that is due. A failure is logged; the next sweep tries again. Only the batcher's goroutine calls
-// it. It waits for the database.
+// this one. kept is the number of kept events that were written since the last call. It deletes a
+// limited number of rows, and only when that is due. A failure is logged; the next sweep tries
+// again. Only the batcher's goroutine calls it. It waits for the database.
 func (b *Bus) sweep(ctx context.Context, kept int) {
 	s := &b.sweeper
 	s.written += kept

@@ -67,6 +67,7 @@ type world struct {
 	s    history.Store
 }
 
+// ctx returns a context that ends after patience or with the case.
 func (w *world) ctx() context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	w.Cleanup(cancel)
@@ -76,10 +77,11 @@ func (w *world) ctx() context.Context {
 // base is the time of the events of a case.
 func base() time.Time { return time.Date(2026, 3, 4, 10, 0, 0, 0, time.UTC) }
 
-// at returns a time after base.
+// at returns the time that is seconds after base.
 func at(seconds float64) time.Time { return base().Add(time.Duration(seconds * float64(time.Second))) }
 
-// event makes an event of a task; set changes it.
+// event returns an event of type typ of the task id, seconds after base. Each function in set may
+// change the event and its further facts.
 func event(typ, id string, seconds float64, set ...func(e *events.Event, i *events.TaskInfo)) events.Event {
 	e := events.Event{Type: typ, TaskID: task.ID(id), NodeID: "node-1", Time: at(seconds)}
 	if typ == events.TaskSent || typ == events.TaskReceived {
@@ -93,34 +95,42 @@ func event(typ, id string, seconds float64, set ...func(e *events.Event, i *even
 	return e
 }
 
+// attempt returns a function for event that makes the event one of attempt n, from 1.
 func attempt(n int) func(*events.Event, *events.TaskInfo) {
 	return func(e *events.Event, i *events.TaskInfo) { e.Retries, i.Attempt = n-1, n }
 }
 
+// life returns a function for event that makes the event one of life n, from 0.
 func life(n int) func(*events.Event, *events.TaskInfo) {
 	return func(_ *events.Event, i *events.TaskInfo) { i.Life = n }
 }
 
+// named returns a function for event that sets the name of the task and its queue.
 func named(name, queue string) func(*events.Event, *events.TaskInfo) {
 	return func(e *events.Event, _ *events.TaskInfo) { e.Name, e.Queue = name, queue }
 }
 
+// failed returns a function for event that sets text and class of the error and a run time of 30
+// ms. With retry another attempt follows; otherwise the task becomes a dead letter.
 func failed(text, class string, retry bool) func(*events.Event, *events.TaskInfo) {
 	return func(e *events.Event, i *events.TaskInfo) {
 		e.Exception, i.Class, e.Retry, i.DeadLetter, e.Runtime = text, class, retry, !retry, 30*time.Millisecond
 	}
 }
 
+// header returns a function for event that sets the only header of the task.
 func header(k, v string) func(*events.Event, *events.TaskInfo) {
 	return func(_ *events.Event, i *events.TaskInfo) { i.Headers = map[string]string{k: v} }
 }
 
-// record writes events in one batch.
+// record writes events in one batch and fails the case on an error.
 func (w *world) record(es ...events.Event) {
 	w.Helper()
 	w.write(&history.Batch{Facts: facts(es...), Now: at(0)})
 }
 
+// facts normalizes the events, which it changes, and returns the facts of each. It panics for an
+// invalid event.
 func facts(es ...events.Event) []*history.Facts {
 	var all []*history.Facts
 	for i := range es {
@@ -132,6 +142,7 @@ func facts(es ...events.Event) []*history.Facts {
 	return all
 }
 
+// write calls Record with b and returns its result. It fails the case on an error.
 func (w *world) write(b *history.Batch) (before time.Time) {
 	w.Helper()
 	before, err := w.s.Record(w.ctx(), b)
@@ -141,6 +152,7 @@ func (w *world) write(b *history.Batch) (before time.Time) {
 	return before
 }
 
+// get returns the record of a task and fails the case on an error.
 func (w *world) get(id string) history.Record {
 	w.Helper()
 	r, err := w.s.Get(w.ctx(), task.ID(id))
@@ -150,6 +162,7 @@ func (w *world) get(id string) history.Record {
 	return r
 }
 
+// query parses a query and fails t if the text is none.
 func query(t testing.TB, text string) history.Query {
 	t.Helper()
 	q, err := history.Parse(text)
@@ -159,6 +172,7 @@ func query(t testing.TB, text string) history.Query {
 	return q
 }
 
+// page returns a page of the records that a query selects. It fails the case on an error.
 func (w *world) page(text string, o history.PageOptions) history.Page {
 	w.Helper()
 	p, err := w.s.Page(w.ctx(), query(w, text), o)
@@ -168,7 +182,8 @@ func (w *world) page(text string, o history.PageOptions) history.Page {
 	return p
 }
 
-// found fails unless a query finds exactly these tasks, in any order.
+// found fails the case unless a query finds exactly these tasks, in any order, on one page without
+// timelines, and Count returns their number.
 func (w *world) found(text string, want ...string) {
 	w.Helper()
 	p := w.page(text, history.PageOptions{Limit: history.MaxPage})
@@ -190,7 +205,7 @@ func (w *world) found(text string, want ...string) {
 	}
 }
 
-// story is a task that failed once, waited and succeeded.
+// story returns the eight events of a task that failed once, waited and succeeded.
 func story(id string) []events.Event {
 	return []events.Event{
 		event(events.TaskSent, id, 0, func(e *events.Event, _ *events.TaskInfo) { e.NodeID, e.Args = "web", "[1]" }),
@@ -206,6 +221,8 @@ func story(id string) []events.Event {
 	}
 }
 
+// testTimeline checks the record of a task after its first attempt and at its end. It expects that
+// queries find the task by each field.
 func testTimeline(w *world) {
 	all := story("a")
 	w.record(all[:5]...)
@@ -244,6 +261,8 @@ func testTimeline(w *world) {
 	}
 }
 
+// testLate records the end of a task first and its other events in any order, some twice. It
+// expects that the state never moves back, and the same record as of events in order.
 func testLate(w *world) {
 	all := story("a")
 	w.record(all[7])
@@ -265,6 +284,8 @@ func testLate(w *world) {
 	}
 }
 
+// testNewLife expects that an event of a later life replaces state, error and attempts of a failed
+// task. A further attempt of the earlier life in the same batch changes nothing.
 func testNewLife(w *world) {
 	w.record(
 		event(events.TaskReceived, "a", 1), event(events.TaskStarted, "a", 2), event(events.TaskFailed, "a", 3, failed("broken", "Bug", false)),
@@ -282,6 +303,8 @@ func testNewLife(w *world) {
 	w.found("state:received -class:Bug,Late", "a")
 }
 
+// testHeaders expects that queries find tasks by headers, whole or by prefix, and only by their
+// present values.
 func testHeaders(w *world) {
 	w.record(
 		event(events.TaskSent, "a", 1, header("tenant", "42")), event(events.TaskSent, "b", 1, header("tenant", "421")), event(events.TaskSent, "c", 1),
@@ -300,6 +323,8 @@ func testHeaders(w *world) {
 	w.found("-header.tenant:43 state:received", "a")
 }
 
+// testPages expects that pages of a list of 25 records have each record once, the newest change
+// first.
 func testPages(w *world) {
 	const n = 25
 	for i := range n {
@@ -327,6 +352,8 @@ func testPages(w *world) {
 	}
 }
 
+// testMissing expects ErrNotFound for a task without events, and that an empty history has no
+// records, counts or rows to sweep.
 func testMissing(w *world) {
 	if _, err := w.s.Get(w.ctx(), "none"); !errors.Is(err, history.ErrNotFound) {
 		w.Errorf("%v", err)
@@ -347,6 +374,8 @@ func testMissing(w *world) {
 	}
 }
 
+// testBadQueries expects ErrQuery for a query that the parser refuses and for a wrong limit. It
+// expects ErrMalformed for a wrong cursor, and that texts with SQL find nothing.
 func testBadQueries(w *world) {
 	w.record(story("a")...)
 	bad := history.Query{Terms: []history.Term{{Field: "colour", Op: history.OpIs, Values: []history.Value{{Text: "x"}}}}}

@@ -97,6 +97,7 @@ func testModel(w *world) {
 	})
 }
 
+// merge merges m.all into m.facts, one event after the other.
 func (m *model) merge() {
 	for _, f := range facts(slices.Clone(m.all)...) {
 		if m.facts[f.ID] == nil {
@@ -106,6 +107,7 @@ func (m *model) merge() {
 	}
 }
 
+// compareRecords fails t unless s has the record of the model for each task.
 func (m *model) compareRecords(t *rapid.T, w *world, s history.Store) {
 	for id, f := range m.facts {
 		got, err := s.Get(w.ctx(), id)
@@ -118,7 +120,8 @@ func (m *model) compareRecords(t *rapid.T, w *world, s history.Store) {
 	}
 }
 
-// compareQuery compares the pages and the count of a query.
+// compareQuery draws a query and a page size. It fails t unless the pages and the count of s are
+// those of the model.
 func (m *model) compareQuery(t *rapid.T, w *world, s history.Store) {
 	text := anyQuery().Draw(t, "query")
 	q := query(w, text)
@@ -155,8 +158,8 @@ func (m *model) compareQuery(t *rapid.T, w *world, s history.Store) {
 	}
 }
 
-// compareCounts compares the counts by minute and kind. Queue, name and wait of a count depend on
-// the order of the events.
+// compareCounts fails t unless the counts of s by minute and kind are those of the model. It does
+// not compare queue, name and wait, which depend on the order of the events.
 func (m *model) compareCounts(t *rapid.T, w *world, s history.Store) {
 	type key struct {
 		minute int64

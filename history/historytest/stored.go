@@ -16,6 +16,7 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
+// counts returns the rows of Counts and fails the case on an error.
 func (w *world) counts(q history.CountQuery) []history.Bucket {
 	w.Helper()
 	rows, err := w.s.Counts(w.ctx(), q)
@@ -25,6 +26,8 @@ func (w *world) counts(q history.CountQuery) []history.Bucket {
 	return rows
 }
 
+// testCounts expects that each entry of a timeline counts once, and that CountQuery selects and
+// divides the counts by time, queue and name.
 func testCounts(w *world) {
 	w.record(story("a")...)
 	w.record(story("a")...) // again
@@ -57,6 +60,7 @@ func testCounts(w *world) {
 	}
 }
 
+// testLongWaits expects that sums of waits of 56 years each stop at the longest duration.
 func testLongWaits(w *world) {
 	longest := history.Bucket{Kind: history.KindStarted, N: 18, Wait: math.MaxInt64}
 	for second := range 3 {
@@ -78,6 +82,8 @@ func testLongWaits(w *world) {
 	}
 }
 
+// testManyNames expects that tasks with names beyond MaxLabels are found as "other", and that their
+// records have their own names.
 func testManyNames(w *world) {
 	var es []events.Event
 	for i := range history.MaxLabels + 20 {
@@ -98,7 +104,8 @@ func testManyNames(w *world) {
 	}
 }
 
-// testCountStops writes few events: one more than MaxCount would be slow.
+// testCountStops expects the exact number from Count for a tenth of MaxCount records. It writes no
+// more, because MaxCount records would be slow.
 func testCountStops(w *world) {
 	var es []events.Event
 	for i := range history.MaxCount / 10 {
@@ -110,6 +117,8 @@ func testCountStops(w *world) {
 	}
 }
 
+// testGaps expects that a page has the gaps in the time of its query. Gaps without a pause between
+// them are one, and Sweep deletes old gaps.
 func testGaps(w *world) {
 	gap := func(since, before float64, dropped int64) {
 		w.write(&history.Batch{Gap: &history.Gap{Since: at(since), Before: at(before), Dropped: dropped}, Now: at(before)})
@@ -135,6 +144,7 @@ func testGaps(w *world) {
 	}
 }
 
+// testBefore expects that Record returns the latest Batch.Now of all earlier batches of two stores.
 func testBefore(w *world) {
 	other := &world{T: w.T, s: w.view(w.T)}
 	if before := w.write(&history.Batch{Now: at(5)}); !before.IsZero() {
@@ -148,6 +158,8 @@ func testBefore(w *world) {
 	}
 }
 
+// testSweep expects that Sweep deletes records by age and by number, the oldest changes first, at
+// most MaxDeleted at once, and old counts.
 func testSweep(w *world) {
 	var es []events.Event
 	for i := range history.MaxDeleted + 100 {
@@ -177,6 +189,8 @@ func testSweep(w *world) {
 	w.found("id:t0", "t0")
 }
 
+// testTogether writes the same 20 batches through four stores at the same time. It expects that
+// each entry counts once.
 func testTogether(w *world) {
 	var batches [][]events.Event
 	for i := range 20 {
@@ -205,6 +219,8 @@ func testTogether(w *world) {
 	}
 }
 
+// testEndedContext expects an error of Record, Page and Get with a context that has ended, and that
+// nothing is stored.
 func testEndedContext(w *world) {
 	ctx, cancel := context.WithCancel(w.ctx())
 	cancel()

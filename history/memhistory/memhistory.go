@@ -66,7 +66,10 @@ func New(c Config) (*Store, error) {
 	return &Store{max: cmp.Or(c.Max, DefaultMax), records: make(map[task.ID]*item), buckets: make(map[bucket]*history.Bucket)}, nil
 }
 
-// Record implements [history.Store].
+// Record implements [history.Store]: it merges the facts into the records and adds the gap. Beyond
+// Config.Max it deletes the records with the oldest changes. It returns the latest Batch.Now of
+// earlier calls. Returns ctx's error if ctx has ended, and ErrMalformed for facts without a valid
+// id. It takes s.mu.
 func (s *Store) Record(ctx context.Context, b *history.Batch) (time.Time, error) {
 	if err := cmp.Or(ctx.Err(), b.Check()); err != nil {
 		return time.Time{}, err
@@ -89,7 +92,8 @@ func (s *Store) Record(ctx context.Context, b *history.Batch) (time.Time, error)
 	return before, nil
 }
 
-// addGap adds a gap, in the order of their beginnings. Call it with s.mu held.
+// addGap adds g to s.gaps, which are in the order of their beginnings, or joins it to the newest
+// gap. It keeps the newest maxGaps. Call it with s.mu held.
 func (s *Store) addGap(g history.Gap) {
 	if n := len(s.gaps); n > 0 && s.gaps[n-1].Joins(g) {
 		s.gaps[n-1] = s.gaps[n-1].Join(g)
@@ -100,7 +104,8 @@ func (s *Store) addGap(g history.Gap) {
 	s.gaps = s.gaps[max(0, len(s.gaps)-maxGaps):]
 }
 
-// merge adds facts to their record. Call it with s.mu held.
+// merge adds facts to the record of their task, which it makes if it is missing, and to the counts.
+// Call it with s.mu held.
 func (s *Store) merge(f *history.Facts) {
 	i, ok := s.records[f.ID]
 	if !ok {
@@ -123,7 +128,8 @@ func (s *Store) merge(f *history.Facts) {
 	}
 }
 
-// list returns the items that match q in the order of a page. Call it with s.mu held.
+// list returns the items for which match returns true, the newest change first. Call it with s.mu
+// held.
 func (s *Store) list(match func(i *item) bool) []*item {
 	var found []*item
 	for _, i := range s.records {
@@ -137,7 +143,10 @@ func (s *Store) list(match func(i *item) bool) []*item {
 	return found
 }
 
-// Page implements [history.Store]. It looks at all records, so that a page is always complete.
+// Page implements [history.Store]: it returns the next records that match q, the newest change
+// first. It examines all records, so that a page is always complete. Returns ctx's error if ctx has
+// ended, ErrQuery for an invalid query or limit, and ErrMalformed for a wrong cursor. It takes
+// s.mu.
 func (s *Store) Page(ctx context.Context, q history.Query, o history.PageOptions) (history.Page, error) {
 	q = q.At(time.Now())
 	limit, at, err := o.Begin(q)
@@ -161,7 +170,8 @@ func (s *Store) Page(ctx context.Context, q history.Query, o history.PageOptions
 	return p, nil
 }
 
-// gapsIn returns the newest gaps of a time. Call it with s.mu held.
+// gapsIn returns the newest gaps that overlap the time from since until before, the newest first,
+// up to MaxGaps. If before is zero the time has no end. Call it with s.mu held.
 func (s *Store) gapsIn(since, before time.Time) []history.Gap {
 	var found []history.Gap
 	for _, g := range s.gaps {
@@ -173,7 +183,9 @@ func (s *Store) gapsIn(since, before time.Time) []history.Gap {
 	return found[:min(len(found), history.MaxGaps)]
 }
 
-// Get implements [history.Store].
+// Get implements [history.Store]: it returns a copy of the record of a task, with its timeline.
+// Returns ErrNotFound if no event of the task was recorded, task.ErrBadID for an invalid id, and
+// ctx's error if ctx has ended. It takes s.mu.
 func (s *Store) Get(ctx context.Context, id task.ID) (history.Record, error) {
 	if err := cmp.Or(ctx.Err(), id.Check()); err != nil {
 		return history.Record{}, err
@@ -187,7 +199,8 @@ func (s *Store) Get(ctx context.Context, id task.ID) (history.Record, error) {
 	return i.facts.Record(), nil // a copy, which the caller may change
 }
 
-// Count implements [history.Store].
+// Count implements [history.Store]: it counts the records that match q, up to MaxCount. Returns
+// ErrQuery for an invalid query, and ctx's error if ctx has ended. It takes s.mu.
 func (s *Store) Count(ctx context.Context, q history.Query) (history.Total, error) {
 	q = q.At(time.Now())
 	if err := cmp.Or(ctx.Err(), q.Check()); err != nil {
@@ -199,7 +212,9 @@ func (s *Store) Count(ctx context.Context, q history.Query) (history.Total, erro
 	return history.Total{N: min(n, history.MaxCount), AtLeast: n > history.MaxCount}, nil
 }
 
-// Counts implements [history.Store].
+// Counts implements [history.Store]: it adds up the counts that q selects to rows with the parts
+// that q asks for. Returns ErrQuery for more than MaxBuckets rows, and ctx's error if ctx has
+// ended. It takes s.mu.
 func (s *Store) Counts(ctx context.Context, q history.CountQuery) ([]history.Bucket, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -231,7 +246,9 @@ func (s *Store) Counts(ctx context.Context, q history.CountQuery) ([]history.Buc
 	return rows, nil
 }
 
-// Sweep implements [history.Store].
+// Sweep implements [history.Store]: it deletes records, counts and gaps from before a time, and the
+// oldest of more than most records. It deletes up to MaxDeleted records and returns their number.
+// Returns ctx's error if ctx has ended. It takes s.mu.
 func (s *Store) Sweep(ctx context.Context, before time.Time, most int) (int, error) {
 	if err := ctx.Err(); err != nil {
 		return 0, err
@@ -247,7 +264,9 @@ func (s *Store) Sweep(ctx context.Context, before time.Time, most int) (int, err
 	return s.sweep(before, most, history.MaxDeleted), nil
 }
 
-// sweep deletes up to limit records and returns their number. Call it with s.mu held.
+// sweep deletes the records with the oldest changes: those that changed before the given time, and
+// those beyond most unless it is 0. It deletes up to limit records and returns their number. Call
+// it with s.mu held.
 func (s *Store) sweep(before time.Time, most, limit int) (deleted int) {
 	all := s.list(func(*item) bool { return true })
 	for n := len(all) - 1; n >= 0 && deleted < limit; n-- {

@@ -9,7 +9,8 @@ import (
 	"github.com/swarmiji/swarmiji/internal/sqlconn"
 )
 
-// columnsOf returns the columns of swarmiji_history that the conditions of terms need.
+// columnsOf returns the columns of swarmiji_history that the conditions of terms read, sorted and
+// without duplicates. Headers are in another table, so their terms read no column.
 func columnsOf(terms []*history.Term) []string {
 	var all []string
 	for _, t := range terms {
@@ -27,7 +28,9 @@ func columnsOf(terms []*history.Term) []string {
 	return slices.Compact(all)
 }
 
-// where returns the condition of the residual terms on an entry e. It is the same as Query.Match.
+// where returns the SQL condition that all residual terms match an entry e, and adds their
+// arguments to b. It selects the same entries as Query.Match. Without residual terms it returns a
+// condition that is always true.
 func (p *plan) where(b *builder) string {
 	conds := make([]string, 0, len(p.residual))
 	for _, t := range p.residual {
@@ -43,7 +46,7 @@ func (p *plan) where(b *builder) string {
 	return strings.Join(conds, " AND ")
 }
 
-// cond returns the condition of a term without its negation, in brackets.
+// cond returns the SQL condition of t, whatever t.Not is, in brackets, and adds its arguments to b.
 func (p *plan) cond(b *builder, t *history.Term) string {
 	switch t.Field {
 	case history.FieldState:
@@ -72,7 +75,8 @@ func (p *plan) cond(b *builder, t *history.Term) string {
 	return b.text("e."+string(t.Field), t.Values)
 }
 
-// oneOf returns the condition that a column has one of these numbers.
+// oneOf returns the SQL condition, in brackets, that a column has one of these numbers. Without
+// numbers it is never true.
 func oneOf(column string, numbers []int64) string {
 	if len(numbers) == 0 {
 		return "(1 = 0)"
@@ -84,7 +88,8 @@ func oneOf(column string, numbers []int64) string {
 	return "(" + column + " IN (" + strings.Join(texts, ", ") + "))"
 }
 
-// compare returns a comparison with a number. A negative number of a record is not known.
+// compare returns the SQL condition, in brackets, that a column meets op with the number n, and
+// adds n to the arguments. A negative number of a record is not known, so it is not less than n.
 func (b *builder) compare(column string, op history.Op, n int64) string {
 	switch op {
 	case history.OpMore:
@@ -95,7 +100,8 @@ func (b *builder) compare(column string, op history.Op, n int64) string {
 	return "(" + column + " = " + b.arg(n) + ")"
 }
 
-// text returns the condition that a text is one of these values.
+// text returns the SQL condition, in brackets, that a column matches one of these values, and adds
+// their texts to the arguments.
 func (b *builder) text(column string, values []history.Value) string {
 	conds := make([]string, len(values))
 	for i, v := range values {
@@ -109,7 +115,8 @@ func (b *builder) text(column string, values []history.Value) string {
 	return "(" + strings.Join(conds, " OR ") + ")"
 }
 
-// c returns a text parameter that is compared byte by byte.
+// c returns the SQL expression of a text parameter, such as "$3", with the collation that compares
+// byte by byte. SQLite needs none.
 func (b *builder) c(param string) string {
 	if b.dialect == sqlconn.Postgres {
 		return "(" + param + "::text COLLATE \"C\")"

@@ -23,7 +23,8 @@ const (
 	probed = 1000
 )
 
-// plan says how a query is answered: by the entries of one index, which residual filters.
+// plan describes how a query is answered: a driver lists the entries of one index, and the residual
+// terms filter these entries.
 type plan struct {
 	ns       int64
 	dialect  sqlconn.Dialect
@@ -34,7 +35,7 @@ type plan struct {
 	residual []*history.Term // without the term of driver, and those about time
 }
 
-// driver is a term whose records an index lists.
+// driver is a part of a plan: a term, and the parts of an index that list all records of that term.
 type driver struct {
 	term *history.Term // nil: all records
 	arms []arm         // parts of the index, without common records
@@ -54,13 +55,15 @@ type builder struct {
 	args    []any
 }
 
-// arg adds an argument and returns its parameter.
+// arg adds v to the arguments and returns its parameter, such as "$3".
 func (b *builder) arg(v any) string {
 	b.args = append(b.args, v)
 	return "$" + strconv.Itoa(len(b.args))
 }
 
-// newPlan makes the plan of a query with absolute times.
+// newPlan makes the plan of a query with absolute times for the namespace with the number ns. begin
+// is the position with which the page begins. It reads labels and may count entries of indexes in
+// tx, and returns the errors of the database.
 func newPlan(ctx context.Context, tx *sqlconn.Tx, ns int64, q history.Query, begin history.Cursor) (*plan, error) {
 	p := &plan{ns: ns, dialect: tx.Dialect(), begin: begin}
 	if since, _ := q.Span(); !since.IsZero() {
@@ -93,7 +96,8 @@ func newPlan(ctx context.Context, tx *sqlconn.Tx, ns int64, q history.Query, beg
 	return p, nil
 }
 
-// labelKind returns the kind of the labels of a field, or 0.
+// labelKind returns the kind of label by which the table stores the values of f, or 0 if it stores
+// them as texts.
 func labelKind(f history.Field) int64 {
 	switch f {
 	case history.FieldName:
@@ -108,7 +112,8 @@ func labelKind(f history.Field) int64 {
 	return 0
 }
 
-// readLabels reads all labels of the kinds that q has.
+// readLabels reads into p.labels all labels of the kinds that terms of q need. It waits for the
+// database and returns its errors.
 func (p *plan) readLabels(ctx context.Context, tx *sqlconn.Tx, q history.Query) error {
 	p.labels = make(map[int64]map[string]int64)
 	for i := range q.Terms {
@@ -135,7 +140,7 @@ func (p *plan) readLabels(ctx context.Context, tx *sqlconn.Tx, q history.Query) 
 	return errors.Join(rows.Err(), rows.Close())
 }
 
-// matching returns the numbers of the labels that a term means, in order.
+// matching returns the numbers of the labels whose text matches a value of t, in ascending order.
 func (p *plan) matching(t *history.Term) []int64 {
 	var ids []int64
 	for text, id := range p.labels[labelKind(t.Field)] {
@@ -147,7 +152,8 @@ func (p *plan) matching(t *history.Term) []int64 {
 	return ids
 }
 
-// states returns the numbers of the states that a term means, in order.
+// states returns the stored numbers of the states that the values of t select, in ascending order.
+// Failed also selects tasks with a dead letter.
 func states(t *history.Term) []int64 {
 	var codes []int64
 	for _, v := range t.Values {
@@ -164,8 +170,8 @@ func states(t *history.Term) []int64 {
 	return slices.Compact(codes)
 }
 
-// exact returns the texts that a term means, without duplicates. ok is false if a value is a prefix
-// or empty.
+// exact returns the texts of the values of t, sorted and without duplicates. ok is false if a value
+// is a prefix or empty, since an index cannot find those.
 func exact(t *history.Term) (texts []string, ok bool) {
 	for _, v := range t.Values {
 		if v.Prefix || v.Text == "" {
@@ -177,7 +183,8 @@ func exact(t *history.Term) (texts []string, ok bool) {
 	return slices.Compact(texts), true
 }
 
-// arms returns the parts of an index that list the records of t. It returns none if no index does.
+// arms returns the parts of an index that together list the records of t, each record once. It
+// returns none if no index does, or if t is negated.
 func (p *plan) arms(t *history.Term) []arm {
 	if t.Not {
 		return nil
@@ -230,8 +237,9 @@ func (p *plan) arms(t *history.Term) []arm {
 	return arms
 }
 
-// choose sets p.driver to the one with the fewest entries, if these are less than probed. Otherwise
-// it is the first one, and without any that of all records.
+// choose sets p.driver. Without drivers it is the index of all records. With one driver it is that
+// one. Of several it is the one with the fewest entries; it counts up to probed of each, and the
+// first one wins if all have as many. It waits for the database and returns its errors.
 func (p *plan) choose(ctx context.Context, tx *sqlconn.Tx, drivers []*driver) error {
 	switch len(drivers) {
 	case 0:
@@ -256,8 +264,8 @@ func (p *plan) choose(ctx context.Context, tx *sqlconn.Tx, drivers []*driver) er
 	return nil
 }
 
-// entries returns a query of the entries of d after at, of each arm the first n, with the columns
-// that residual terms need.
+// entries returns a SQL query of the entries of d after at, of each arm the first n. The columns
+// are seq, changed and those that the residual terms read. It adds the arguments to b.
 func (p *plan) entries(b *builder, d *driver, at history.Cursor, n int, residual []*history.Term) string {
 	since, changed, seq := b.arg(p.since), b.arg(at.Changed.UnixMilli()), b.arg(at.Number)
 	columns := ""
@@ -289,15 +297,17 @@ func (p *plan) entries(b *builder, d *driver, at history.Cursor, n int, residual
 	return strings.Join(parts, " UNION ALL ")
 }
 
-// examined returns the beginning of a statement: the first n entries of all arms, as e.
+// examined returns the WITH clause of a statement: e is the first n entries of all arms after at.
+// It adds the arguments to b.
 func (p *plan) examined(b *builder, at history.Cursor, n int) string {
 	return fmt.Sprintf("WITH e AS MATERIALIZED (SELECT * FROM (%s) AS u ORDER BY changed DESC, seq DESC LIMIT %d) ",
 		p.entries(b, p.driver, at, n, p.residual), n)
 }
 
-// pageText returns the statement of a step. A matching record has a row of 0, seq, changed, 0 and
-// its facts. The last row has 1, seq and changed of the last examined entry, and the number of
-// examined entries.
+// pageText returns the statement of a step and its arguments. The statement examines the first n
+// entries after at. Each of up to limit matching records is a row of 0, seq, changed, 0 and its
+// facts. The last row is 1, seq and changed of the last examined entry, and the number of examined
+// entries.
 func (p *plan) pageText(at history.Cursor, n, limit int) (string, []any) {
 	b := &builder{dialect: p.dialect}
 	text := p.examined(b, at, n) + fmt.Sprintf(`SELECT 0, m.seq, m.changed, 0, (SELECT f.facts FROM swarmiji_history AS f WHERE f.seq = m.seq)
@@ -307,8 +317,9 @@ func (p *plan) pageText(at history.Cursor, n, limit int) (string, []any) {
 	return text, b.args
 }
 
-// countText returns a statement with the number of the first n entries, and that of the matching
-// ones among them.
+// countText returns a statement and its arguments. The statement has one row: the number of
+// examined entries, at most n, and the number of matching ones among them, at most MaxCount and
+// one.
 func (p *plan) countText(n int) (string, []any) {
 	b := &builder{dialect: p.dialect}
 	text := p.examined(b, p.begin, n) + fmt.Sprintf("SELECT (SELECT count(*) FROM e), (SELECT count(*) FROM (SELECT 1 FROM e WHERE %s LIMIT %d) AS c)",

@@ -10,7 +10,9 @@ import (
 	"github.com/swarmiji/swarmiji/internal/sqlconn"
 )
 
-// Page implements [history.Store].
+// Page implements [history.Store]: it returns the next records that match q, the newest change
+// first, and the newest gaps. It waits for the database. Returns ErrQuery for an invalid query or
+// limit, ErrMalformed for a wrong cursor or a record that cannot be read, and the errors of view.
 func (s *Store) Page(ctx context.Context, q history.Query, o history.PageOptions) (history.Page, error) {
 	q = q.At(time.Now())
 	if err := q.Check(); err != nil {
@@ -40,7 +42,9 @@ func (s *Store) Page(ctx context.Context, q history.Query, o history.PageOptions
 	return p, err
 }
 
-// page fills p with up to limit records. It examines more entries in each step, up to MaxExamined.
+// page adds up to limit records to into, and sets Next and Complete. It reads in steps; each
+// examines more entries than the last, up to MaxExamined together. It waits for the database and
+// returns the errors of step.
 func (p *plan) page(ctx context.Context, tx *sqlconn.Tx, limit int, into *history.Page) error {
 	at := p.begin
 	left := history.MaxExamined
@@ -70,14 +74,16 @@ func (p *plan) page(ctx context.Context, tx *sqlconn.Tx, limit int, into *histor
 	}
 }
 
-// entry is a record with its place in the list.
+// entry is a record with its position in the list.
 type entry struct {
 	at     history.Cursor
 	record history.Record
 }
 
-// step examines up to n entries after at, and returns up to limit records that match. It also
-// returns the number of examined entries and the place of the last one.
+// step examines up to n entries after at, and returns up to limit records that match, without
+// timelines. It also returns the number of examined entries and the position of the last one. It
+// waits for the database. Returns its errors, and ErrMalformed if the facts of a record cannot be
+// read.
 func (p *plan) step(ctx context.Context, tx *sqlconn.Tx, at history.Cursor, n, limit int) (found []entry, end history.Cursor, examined int, err error) {
 	text, args := p.pageText(at, n, limit)
 	rows, err := tx.Query(ctx, text, args...)
@@ -106,7 +112,8 @@ func (p *plan) step(ctx context.Context, tx *sqlconn.Tx, at history.Cursor, n, l
 	return found, end, examined, errors.Join(rows.Err(), rows.Close())
 }
 
-// gaps returns the newest gaps in the time of q.
+// gaps returns the newest gaps that overlap the time of q, the newest first, up to MaxGaps. It
+// waits for the database and returns its errors.
 func gaps(ctx context.Context, tx *sqlconn.Tx, ns int64, q history.Query) ([]history.Gap, error) {
 	since, before := int64(0), int64(never)
 	if s, b := q.Span(); true {
@@ -135,7 +142,9 @@ func gaps(ctx context.Context, tx *sqlconn.Tx, ns int64, q history.Query) ([]his
 	return all, errors.Join(rows.Err(), rows.Close())
 }
 
-// Count implements [history.Store].
+// Count implements [history.Store]: it counts the records that match q, up to MaxCount or until
+// MaxExamined entries were examined. It waits for the database. Returns ErrQuery for an invalid
+// query, and the errors of view.
 func (s *Store) Count(ctx context.Context, q history.Query) (t history.Total, err error) {
 	q = q.At(time.Now())
 	if err := q.Check(); err != nil {
@@ -166,7 +175,9 @@ func (s *Store) Count(ctx context.Context, q history.Query) (t history.Total, er
 	return t, err
 }
 
-// Counts implements [history.Store].
+// Counts implements [history.Store]: it reads the counts that q selects, added up to the parts that
+// q asks for. It waits for the database. Returns ErrQuery for more than MaxBuckets rows, and the
+// errors of view.
 func (s *Store) Counts(ctx context.Context, q history.CountQuery) ([]history.Bucket, error) {
 	since, before := int64(0), int64(never)
 	if !q.Since.IsZero() {

@@ -43,8 +43,8 @@ func (s *Store) Prepare(ctx context.Context) error { return wrap(s.conn.Ready(ct
 // earlier, Close returns its error.
 func (s *Store) Close(ctx context.Context) error { return s.conn.Close(ctx) }
 
-// update prepares the tables and runs fn in a transaction. It waits for the database. Errors are
-// wrapped by wrap.
+// update prepares the tables and runs fn in a transaction. It waits for the database. It returns
+// the error of fn or of the database as wrap changes it; what names the operation.
 func (s *Store) update(ctx context.Context, what string, fn sqlconn.Func) error {
 	if err := s.Prepare(ctx); err != nil {
 		return err
@@ -52,9 +52,9 @@ func (s *Store) update(ctx context.Context, what string, fn sqlconn.Func) error 
 	return wrap(s.conn.Update(ctx, fn), what)
 }
 
-// view prepares the tables and runs fn, which only reads, with the number of the namespace. It does
-// not run fn for a namespace without history. It waits for the database. Errors are wrapped by
-// wrap.
+// view prepares the tables and runs fn, which only reads, with the number of the namespace. For a
+// namespace without history it returns nil and does not run fn. It waits for the database. It
+// returns the error of fn or of the database as wrap changes it; what names the operation.
 func (s *Store) view(ctx context.Context, what string, fn func(ctx context.Context, tx *sqlconn.Tx, ns int64) error) error {
 	if err := s.Prepare(ctx); err != nil {
 		return err
@@ -72,8 +72,9 @@ func (s *Store) view(ctx context.Context, what string, fn func(ctx context.Conte
 	}), what)
 }
 
-// wrap returns err with the operation what in its text, and with the sentinel of package history
-// that fits it. It returns nil for a nil err, and errors of package history unchanged.
+// wrap adds to an error of the database the operation what and the matching error of package
+// history: ErrClosed, ErrRefused if the database cannot store a value, or ErrUnavailable. It
+// returns any other error and nil unchanged.
 func wrap(err error, what string) error {
 	switch {
 	case err == nil:
@@ -88,7 +89,9 @@ func wrap(err error, what string) error {
 	return err
 }
 
-// Get implements [history.Store].
+// Get implements [history.Store]: it returns the record of a task with its timeline. It waits for
+// the database. Returns ErrNotFound if no event of the task was recorded, and task.ErrBadID for an
+// invalid id. Returns ErrMalformed if the stored facts cannot be read, and the errors of view.
 func (s *Store) Get(ctx context.Context, id task.ID) (history.Record, error) {
 	if err := id.Check(); err != nil {
 		return history.Record{}, err
@@ -114,7 +117,8 @@ func (s *Store) Get(ctx context.Context, id task.ID) (history.Record, error) {
 	return r, err
 }
 
-// record returns the record of stored facts.
+// record returns the record that follows from data, the stored form of facts. Returns ErrMalformed
+// if data is not that.
 func record(data []byte) (history.Record, error) {
 	var f history.Facts
 	if err := json.Unmarshal(data, &f); err != nil {
@@ -123,7 +127,10 @@ func record(data []byte) (history.Record, error) {
 	return f.Record(), nil
 }
 
-// Sweep implements [history.Store].
+// Sweep implements [history.Store]: one transaction, which locks the namespace, deletes records,
+// counts and gaps from before a time, and the oldest of more than most records. It deletes up to
+// MaxDeleted records and returns their number. It waits for the database and returns the errors of
+// update.
 func (s *Store) Sweep(ctx context.Context, before time.Time, most int) (deleted int, err error) {
 	err = s.update(ctx, "sweep", func(ctx context.Context, tx *sqlconn.Tx) error {
 		deleted = 0
@@ -171,7 +178,8 @@ func (s *Store) Sweep(ctx context.Context, before time.Time, most int) (deleted 
 	return deleted, err
 }
 
-// numbers returns the first column of a query.
+// numbers returns the numbers in the first column of a query. It waits for the database and returns
+// its errors.
 func numbers(ctx context.Context, tx *sqlconn.Tx, text string, args ...any) ([]int64, error) {
 	rows, err := tx.Query(ctx, text, args...)
 	if err != nil {
@@ -188,8 +196,8 @@ func numbers(ctx context.Context, tx *sqlconn.Tx, text string, args ...any) ([]i
 	return all, errors.Join(rows.Err(), rows.Close())
 }
 
-// within returns the condition that a column has one of these values, and the argument for its
-// parameter, whose number is n.
+// within returns the SQL text that compares a column with these values, such as "= ANY($2)". It
+// also returns the argument for the parameter in it, whose number is n.
 func within[T int64 | string](d sqlconn.Dialect, n int, values []T) (text string, arg any) {
 	if d == sqlconn.Postgres {
 		kind := "bigint"

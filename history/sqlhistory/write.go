@@ -13,8 +13,10 @@ import (
 	"github.com/swarmiji/swarmiji/internal/sqlconn"
 )
 
-// Record implements [history.Store]. It is one transaction, and locks the namespace: recorders
-// write one after the other, so that an entry counts once.
+// Record implements [history.Store]: it merges b into the stored facts in one transaction and
+// returns the latest Batch.Now of earlier batches. The transaction locks the namespace: recorders
+// write one after the other, so that an entry counts once. It waits for the database. Returns
+// ErrMalformed for facts without a valid id, and the errors of update.
 func (s *Store) Record(ctx context.Context, b *history.Batch) (before time.Time, err error) {
 	if err := b.Check(); err != nil {
 		return time.Time{}, err
@@ -47,7 +49,10 @@ func (s *Store) Record(ctx context.Context, b *history.Batch) (before time.Time,
 	return before, err
 }
 
-// lock locks the namespace for the rest of the transaction. It makes a missing row.
+// lock locks the row of the namespace until the transaction ends, and inserts it if it is missing.
+// It returns the number of the namespace, its number of records, and the latest Batch.Now in
+// milliseconds, 0 before the first. It waits for other transactions and returns the errors of the
+// database.
 func (s *Store) lock(ctx context.Context, tx *sqlconn.Tx) (ns, records, seen int64, err error) {
 	text := "SELECT ns, records, seen FROM swarmiji_history_space WHERE namespace = $1"
 	if tx.Dialect() == sqlconn.Postgres {
@@ -63,7 +68,8 @@ func (s *Store) lock(ctx context.Context, tx *sqlconn.Tx) (ns, records, seen int
 	return ns, records, seen, err
 }
 
-// writer writes a batch in a transaction that has locked the namespace.
+// writer writes one batch in a transaction that has locked the namespace. Its methods wait for the
+// database and return its errors.
 type writer struct {
 	tx       *sqlconn.Tx
 	ns       int64
@@ -78,6 +84,8 @@ const (
 	labelHeader
 )
 
+// label is a text with a number in swarmiji_history_label: a name, a queue, a class or the key of a
+// header. Records store the number.
 type label struct {
 	kind int64
 	text string
@@ -90,7 +98,8 @@ type change struct {
 	gone   []string // headers that the stored record has and this one has not
 }
 
-// merge merges facts into the stored ones and writes the changed records.
+// merge merges facts, one element for each task, into the stored ones. It writes the records that
+// this changes and adds their new entries to the counts. It counts new records in w.inserted.
 func (w *writer) merge(ctx context.Context, all []*history.Facts) error {
 	if len(all) == 0 {
 		return nil
@@ -133,8 +142,8 @@ func (w *writer) merge(ctx context.Context, all []*history.Facts) error {
 	return w.count(ctx, buckets, ids)
 }
 
-// goneHeaders returns the headers of the stored facts that the record has not: another event of the
-// task, such as the one of a later life, tells its headers.
+// goneHeaders returns the keys of the headers that the stored facts have and r has not. Headers
+// change if another event of the task, for example in a later life, has others.
 func goneHeaders(stored *history.Facts, r *history.Record) []string {
 	var gone []string
 	for k := range stored.Record().Headers {
@@ -145,8 +154,8 @@ func goneHeaders(stored *history.Facts, r *history.Record) []string {
 	return gone
 }
 
-// read returns the stored facts of these tasks by id. A row that cannot be read counts as empty, so
-// that it is replaced.
+// read returns the stored facts of the tasks in all, by task id. It leaves out tasks without a row.
+// A row that cannot be read counts as empty facts, so that it is replaced.
 func (w *writer) read(ctx context.Context, all []*history.Facts) (map[string]*history.Facts, error) {
 	ids := make([]string, len(all))
 	for i, f := range all {
@@ -173,8 +182,8 @@ func (w *writer) read(ctx context.Context, all []*history.Facts) (map[string]*hi
 	return stored, errors.Join(rows.Err(), rows.Close())
 }
 
-// labels returns the numbers of all labels of the changes, and makes missing ones. A kind has at
-// most history.MaxLabels; further ones get the number of history.Other.
+// labels returns the numbers of all labels of the changes, and inserts missing labels. A kind has
+// at most history.MaxLabels labels; a further text gets the number of history.Other.
 func (w *writer) labels(ctx context.Context, changes []change) (map[label]int64, error) {
 	need := make(map[label]bool)
 	for i := range changes {
@@ -225,7 +234,8 @@ func (w *writer) labels(ctx context.Context, changes []change) (map[label]int64,
 	return have, nil
 }
 
-// readLabels returns the labels whose text is in a list.
+// readLabels returns the numbers of the stored labels whose text is in a list. in and list are the
+// condition and the argument from within.
 func readLabels(ctx context.Context, tx *sqlconn.Tx, in string, ns int64, list any) (map[label]int64, error) {
 	rows, err := tx.Query(ctx, "SELECT id, kind, text FROM swarmiji_history_label WHERE ns = $1 AND text "+in, ns, list)
 	if err != nil {
@@ -243,7 +253,8 @@ func readLabels(ctx context.Context, tx *sqlconn.Tx, in string, ns int64, list a
 	return all, errors.Join(rows.Err(), rows.Close())
 }
 
-// state returns the number of a record's state in the table.
+// state returns the number by which the table stores a state. A failed task with a dead letter has
+// a number of its own.
 func state(s history.State, deadLetter bool) int64 {
 	if s == history.Failed && deadLetter {
 		return stateDead
@@ -254,7 +265,8 @@ func state(s history.State, deadLetter bool) int64 {
 // stateDead is the number of failed tasks with a dead letter.
 const stateDead = 10
 
-// write writes the rows of the changes and their headers.
+// write inserts or updates the rows of the changes and of their headers, and deletes the headers in
+// gone. ids holds the numbers of their labels.
 func (w *writer) write(ctx context.Context, changes []change, ids map[label]int64) error {
 	rows := make([][]any, 0, len(changes))
 	var headers [][]any
@@ -302,6 +314,7 @@ func (w *writer) write(ctx context.Context, changes []change, ids map[label]int6
 		"ON CONFLICT (seq, label) DO UPDATE SET "+excluded("value", "changed"), headers)
 }
 
+// sortedKeys returns the keys of m in ascending order.
 func sortedKeys(m map[string]string) []string {
 	keys := make([]string, 0, len(m))
 	for k := range m {
@@ -311,7 +324,8 @@ func sortedKeys(m map[string]string) []string {
 	return keys
 }
 
-// excluded returns assignments of the values that could not be inserted.
+// excluded returns the assignments after DO UPDATE SET: each column gets the value of the row that
+// was not inserted because it exists. It changes the slice columns.
 func excluded(columns ...string) string {
 	for i, c := range columns {
 		columns[i] = c + " = excluded." + c
@@ -320,8 +334,9 @@ func excluded(columns ...string) string {
 }
 
 // bulk inserts rows of int64, string and []byte: on SQLite one after the other, on PostgreSQL in
-// one statement. source is a query of the rows to insert, with %s for the given rows, whose columns
-// are v.c1, v.c2 and so on; "": the given rows.
+// one statement. insert is the beginning of the statement with table and columns, and conflict its
+// end. source is a query of the rows to insert, in which %s stands for the given rows, whose
+// columns are v.c1, v.c2 and so on. "": the given rows. There must be a row.
 func (w *writer) bulk(ctx context.Context, insert, source, conflict string, rows [][]any) error {
 	n := len(rows[0])
 	columns, params := make([]string, n), make([]string, n)
@@ -359,7 +374,7 @@ func (w *writer) bulk(ctx context.Context, insert, source, conflict string, rows
 	return err
 }
 
-// column returns the values of one column.
+// column returns the values of column i of the rows, all of type T.
 func column[T any](rows [][]any, i int) []T {
 	values := make([]T, len(rows))
 	for n, row := range rows {
@@ -368,7 +383,8 @@ func column[T any](rows [][]any, i int) []T {
 	return values
 }
 
-// count adds to the counts.
+// count adds buckets to the stored counts of their minute, queue, name and kind. ids holds the
+// numbers of the labels.
 func (w *writer) count(ctx context.Context, buckets []history.Bucket, ids map[label]int64) error {
 	type key struct {
 		minute, queue, name int64
@@ -402,7 +418,7 @@ func (w *writer) count(ctx context.Context, buckets []history.Bucket, ids map[la
 			fmt.Sprintf(sum, "wait")+", run = "+fmt.Sprintf(sum, "run"), rows)
 }
 
-// gap stores a gap, or makes the newest one longer.
+// gap stores g as a new row, or joins it to the newest stored gap.
 func (w *writer) gap(ctx context.Context, g *history.Gap) error {
 	var since, until, dropped int64
 	err := w.tx.Row(ctx, "SELECT since, until, dropped FROM swarmiji_history_gap WHERE ns = $1 ORDER BY since DESC LIMIT 1", w.ns).Scan(&since, &until, &dropped)

@@ -6,7 +6,8 @@ import "strings"
 // plain are the characters that a shell takes as they are.
 const plain = "-_./:=@%+,0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
-// Swarmiji returns a line of the program swarmiji with these arguments, each of them quoted.
+// Swarmiji returns a command line for a POSIX shell: the program swarmiji with these arguments,
+// each quoted if needed.
 func Swarmiji(args ...string) string {
 	line := "swarmiji"
 	for _, a := range args {
@@ -15,7 +16,8 @@ func Swarmiji(args ...string) string {
 	return line
 }
 
-// Quote returns a word for a POSIX shell. A word of plain characters stays as it is.
+// Quote returns word in a form that a POSIX shell reads as the same word: in quotes, unless all its
+// characters are plain.
 func Quote(word string) string {
 	if word != "" && strings.Trim(word, plain) == "" {
 		return word

@@ -36,6 +36,7 @@ type step struct {
 	from, to int    // the spans of a set
 }
 
+// kind is the kind of a step.
 type kind uint8
 
 const (
@@ -79,15 +80,16 @@ func Compile(pattern string) Pattern {
 	return p
 }
 
-// star adds a run unless the last step is one, because consecutive runs are equivalent to one.
+// star appends a step that matches any run of characters, for a '*'. After another such step it
+// does nothing, because consecutive runs are equivalent to one.
 func (p *Pattern) star() {
 	if n := len(p.steps); n == 0 || p.steps[n-1].kind != run {
 		p.steps = append(p.steps, step{kind: run})
 	}
 }
 
-// question adds one character. After a run it inserts the character before the run, which is
-// equivalent. So consecutive runs become one.
+// question appends a step that matches one character, for a '?'. After a run it inserts the step
+// before the run, which is equivalent. So consecutive runs become one.
 func (p *Pattern) question() {
 	n := len(p.steps)
 	if n == 0 || p.steps[n-1].kind != run {
@@ -98,8 +100,8 @@ func (p *Pattern) question() {
 	p.star()
 }
 
-// set reads a set after its opening bracket. It returns the number of bytes read and whether the
-// set is closed.
+// set appends the step of the set that begins text, after its opening bracket. It returns the
+// number of bytes of the set, and whether the set is closed.
 func (p *Pattern) set(text string) (n int, closed bool) {
 	from, kind := len(p.spans), in
 	next := func() uint32 { // 0 at the end

@@ -21,6 +21,7 @@ type Item struct {
 	idle     bool // guarded by the mutex of the Set
 }
 
+// item returns i, so that a Set reaches the state of a record that embeds Item.
 func (i *Item) item() *Item { return i }
 
 // Begin returns a context for the handler, derived from parent, and from then on Runs is true. Call

@@ -111,6 +111,7 @@ func (h History) Check(rules ...Rule) []Violation {
 	return vs
 }
 
+// violations returns a violation of the rule for each task of ts.
 func violations(rule string, ts []*Task) []Violation {
 	vs := make([]Violation, len(ts))
 	for i, t := range ts {

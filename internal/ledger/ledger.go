@@ -59,7 +59,8 @@ func Create(path, name string) (*Writer, error) {
 }
 
 // Write appends one line with one system call, so that another writer or a kill cannot split it.
-// The id must not be empty or contain white space.
+// The id must not be empty or contain white space; Write does not check that. Returns the error of
+// the file.
 func (w *Writer) Write(e Event, id string) error {
 	line := make([]byte, 0, 96)
 	line = append(line, e...)
@@ -107,6 +108,8 @@ func Read(path string) ([]Line, error) {
 	return lines, nil
 }
 
+// parse returns the line in text: event, id, and optionally time and name. Returns an error for
+// another text.
 func parse(text string) (Line, error) {
 	event, rest, _ := strings.Cut(text, " ")
 	id, rest, stamped := strings.Cut(rest, " ")

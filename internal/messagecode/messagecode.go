@@ -30,9 +30,9 @@ func ValidID(id string) bool {
 	return id != "" && len(id) <= maxID
 }
 
-// Check returns an error if m cannot be stored. Returns ErrTooLarge if the body is larger than
-// maxBody allows. Returns ErrMalformed for a nil m, an id that is not valid, or a Generation or
-// Priority beyond 32 bits. It does so too for a content type of more than 255 bytes.
+// Check returns nil if m can be stored. Returns ErrTooLarge for a body of more than maxBody bytes.
+// Returns ErrMalformed for a nil m and for an id that is not valid. It does so too for a Generation
+// or Priority beyond 32 bits, and for a content type of more than 255 bytes.
 func Check(m *broker.Message, maxBody int) error {
 	switch {
 	case m == nil:
@@ -66,7 +66,8 @@ func AppendExtras(v []byte, m *broker.Message) ([]byte, error) {
 	return v, err
 }
 
-// appendMaps is AppendExtras without the limit. It appends two maps even if they are empty.
+// appendMaps appends the headers and the properties of m to v, as two msgpack maps, also if they
+// are empty, and without a limit. Its errors are those of AppendExtras.
 func appendMaps(v []byte, m *broker.Message) ([]byte, error) {
 	v = rawmsgpack.AppendMapLen(v, len(m.Headers))
 	for _, k := range sortedKeys(m.Headers) {

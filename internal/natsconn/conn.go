@@ -377,7 +377,8 @@ func (c *Conn) refused(subject string, err error) {
 	}
 }
 
-// quoted returns the text between the first two double quotes, "" without a quote.
+// quoted returns the text between the first two double quotes of s. It returns "" if s has no
+// quotes.
 func quoted(s string) string {
 	_, rest, _ := strings.Cut(s, `"`)
 	in, _, _ := strings.Cut(rest, `"`)

@@ -150,7 +150,8 @@ func (s *Socket) Failed() bool {
 	}
 }
 
-// Over reports whether Write refuses data.
+// Over reports whether Write refuses data: after Close, or after writing has stopped. It takes
+// s.mu.
 func (s *Socket) Over() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -200,7 +201,7 @@ func (s *Socket) Close() error {
 	return nil
 }
 
-// over wakes Run and calls OnEnd once.
+// over wakes Run and calls OnEnd, unless OnEnd was called before. Call it without s.mu.
 func (s *Socket) over() {
 	s.wake.Notify()
 	if s.cfg.OnEnd != nil {

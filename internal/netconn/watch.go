@@ -15,6 +15,7 @@ type Watchers struct {
 	closed bool
 }
 
+// watcher is one registered function with the states that it has not received.
 type watcher struct {
 	fn func(broker.ConnState, error)
 
@@ -24,6 +25,7 @@ type watcher struct {
 	ended   bool
 }
 
+// change is one state of the connection with its reason.
 type change struct {
 	state broker.ConnState
 	err   error
@@ -54,7 +56,8 @@ func (w *Watchers) Add(fn func(broker.ConnState, error), s broker.ConnState, err
 	}
 }
 
-// Notify queues a state for all functions. It does not block.
+// Notify queues a state and its reason for all functions, and starts their goroutines. It does not
+// wait for a call. It takes w.mu.
 func (w *Watchers) Notify(s broker.ConnState, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -63,7 +66,7 @@ func (w *Watchers) Notify(s broker.ConnState, err error) {
 	}
 }
 
-// Any reports whether any function is registered.
+// Any reports whether any function is registered. It takes w.mu.
 func (w *Watchers) Any() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -71,14 +74,15 @@ func (w *Watchers) Any() bool {
 }
 
 // Close makes later calls of Add register no function. Registered functions still receive their
-// queued states.
+// queued states. It takes w.mu.
 func (w *Watchers) Close() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.closed = true
 }
 
-// Drop removes all functions and their queued states.
+// Drop removes all functions and their queued states. It does not wait for running calls. It takes
+// w.mu.
 func (w *Watchers) Drop() {
 	w.mu.Lock()
 	defer w.mu.Unlock()

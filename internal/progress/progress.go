@@ -30,8 +30,9 @@ func New(send func(ctx context.Context, p task.ProgressValue)) *Reporter {
 	return &Reporter{send: send}
 }
 
-// Report stores p, which is sent now or when [Every] has passed since the last one. A goroutine
-// runs only while values come. It does nothing after Close. It does not block.
+// Report stores p as the last progress. A goroutine sends it now, or when [Every] has passed since
+// the last send; of several values it sends the last one. Report starts the goroutine if none runs.
+// It does nothing after Close. It does not block.
 func (r *Reporter) Report(p task.ProgressValue) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -47,7 +48,8 @@ func (r *Reporter) Report(p task.ProgressValue) {
 	}
 }
 
-// run sends values until none came within Every, or ctx ends.
+// run is the body of the goroutine: it sends values until none came within Every, or ctx ends, and
+// then closes ended.
 func (r *Reporter) run(ctx context.Context, ended chan<- struct{}) {
 	defer close(ended)
 	for {
@@ -62,8 +64,8 @@ func (r *Reporter) run(ctx context.Context, ended chan<- struct{}) {
 	}
 }
 
-// next returns the value to send. Without one, or after Close, it returns false, and the next
-// Report starts a new goroutine.
+// next returns the value to send and true. Without a new value, or after Close, it returns false
+// and records that no goroutine runs: the next Report starts one. It takes r.mu.
 func (r *Reporter) next() (task.ProgressValue, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -78,8 +80,8 @@ func (r *Reporter) next() (task.ProgressValue, bool) {
 	return r.last, true
 }
 
-// Close ends the reports and returns the last one. It waits for a call of send, whose context ends.
-// A second call returns the same.
+// Close ends the reports and returns the last progress. It ends the context of a running send and
+// waits for its return. A second call returns the same.
 func (r *Reporter) Close() task.ProgressValue {
 	r.mu.Lock()
 	r.closed = true

@@ -94,6 +94,8 @@ func AppendMapLen(b []byte, n int) []byte { return appendLen(b, n, 0x80, 0xde) }
 // AppendArrayLen appends the header of an array of n elements to b.
 func AppendArrayLen(b []byte, n int) []byte { return appendLen(b, n, 0x90, 0xdc) }
 
+// appendLen appends the header of an array or a map with n elements or pairs to b, in its shortest
+// form. small is the code of a header with the number in it, large that of the next longer form.
 func appendLen(b []byte, n int, small, large byte) []byte {
 	switch {
 	case n < 16:

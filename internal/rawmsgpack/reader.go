@@ -33,6 +33,7 @@ func (r *Reader) Fail(err error) {
 	}
 }
 
+// fail sets the error, unless one is set, to one that names the expected value and the position.
 func (r *Reader) fail(want string) {
 	if r.err == nil {
 		r.err = fmt.Errorf("%w: want %s at byte %d", ErrMalformed, want, r.pos)
@@ -195,6 +196,9 @@ func (r *Reader) MapLen() int { return r.length(0x80, 0xde, "a map") }
 // the data contains that many elements.
 func (r *Reader) ArrayLen() int { return r.length(0x90, 0xdc, "an array") }
 
+// length reads the header of an array or a map and returns its number of elements or pairs. small
+// and large are its codes, see appendLen. For another value it sets an error that names want, and
+// returns 0.
 func (r *Reader) length(small, large byte, want string) int {
 	c := r.Peek()
 	switch {

@@ -64,7 +64,8 @@ func Check(data []byte) (Summary, error) {
 	return w.sum, nil
 }
 
-// walker walks over one value at a time.
+// walker checks values in data and adds up their memory cost when decoded. Its methods do not
+// decode.
 type walker struct {
 	data []byte
 	sum  Summary
@@ -72,7 +73,8 @@ type walker struct {
 	time func(header, payload, size int) // called for each timestamp, if not nil
 }
 
-// walk checks the value that begins at pos and returns the position after it.
+// walk checks the value that begins at pos, with all elements, adds its cost to w.cost, and returns
+// the position after it. Returns ErrMalformed for a value that Check refuses.
 func (w *walker) walk(pos int) (int, error) {
 	var (
 		data    = w.data
@@ -148,7 +150,8 @@ func (w *walker) walk(pos int) (int, error) {
 	return pos, nil
 }
 
-// charge adds the memory cost of an array or a map.
+// charge adds to w.cost the memory of an array or a map whose first byte is c. children is the
+// number of its elements; a pair of a map has two.
 func (w *walker) charge(c byte, children int) {
 	isMap := c <= 0x8f || c >= 0xde
 	switch {
@@ -163,8 +166,9 @@ func (w *walker) charge(c byte, children int) {
 	}
 }
 
-// extension checks an extension whose type is at pos and whose payload begins at pos+1. payload
-// counts the type byte too.
+// extension checks the extension whose header begins at header and whose type is at pos. payload is
+// the number of bytes from there, with the type. It counts a timestamp in w.sum, adds its cost, and
+// calls w.time. Returns ErrMalformed for any other extension.
 func (w *walker) extension(header, pos, payload int) error {
 	if payload > len(w.data)-pos {
 		return fmt.Errorf("%w: cut short in an extension at byte %d", ErrMalformed, header)

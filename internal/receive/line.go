@@ -23,6 +23,7 @@ type Line[T any] struct {
 // waiter is a waiting Receive. It gets exactly one answer, unless it leaves the line first.
 type waiter[T any] struct{ ch chan answer[T] }
 
+// answer is the result of a waiting Receive: a delivery or an error.
 type answer[T any] struct {
 	d   *T
 	err error

@@ -85,6 +85,8 @@ func classify(err error, sent bool) error {
 	return &failure{ErrIndeterminate, err}
 }
 
+// login is the beginning of an answer by which a server refuses a login, and the next step for a
+// person.
 type login struct{ prefix, next string }
 
 // logins maps the beginnings of answers to a login, or to the choice of a database, to next steps.

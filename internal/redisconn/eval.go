@@ -193,7 +193,8 @@ func (c *Conn) Keys(ctx context.Context, pattern string) ([]string, error) {
 	return keys, err
 }
 
-// scanKeys returns the keys of one server that match a pattern.
+// scanKeys returns the keys of one server that match a pattern. It waits for the server, with a
+// request for each 1,000 keys of the database. Returns the error of the client.
 func scanKeys(ctx context.Context, node *redis.Client, pattern string) (all []string, err error) {
 	for cursor := uint64(0); ; {
 		keys, next, err := node.Scan(ctx, cursor, pattern, keysCount).Result()

@@ -72,7 +72,7 @@ func (r *reply) pending() bool {
 	}
 }
 
-// set stores the server's reply, where nil is a confirmation, and wakes all that wait for it.
+// set stores the server's reply, nil if confirmed, and wakes Wait. Call it once, with l.mu held.
 func (r *reply) set(err error) {
 	r.err = err
 	close(r.arrived)

@@ -189,7 +189,8 @@ func harmless(p []byte) bool {
 	return false
 }
 
-// deadConn is the result of a failed dial: every read and write returns err.
+// deadConn is the net.Conn that a failed dial returns: every Read and Write returns err, and the
+// other methods do nothing.
 type deadConn struct {
 	addr address
 	err  error
@@ -204,6 +205,7 @@ func (d deadConn) SetDeadline(time.Time) error      { return nil }
 func (d deadConn) SetReadDeadline(time.Time) error  { return nil }
 func (d deadConn) SetWriteDeadline(time.Time) error { return nil }
 
+// address is the address of the server that a deadConn did not reach.
 type address struct{ network, addr string }
 
 func (a address) Network() string { return a.network }

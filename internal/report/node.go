@@ -13,7 +13,8 @@ import (
 
 const module = "github.com/swarmiji/swarmiji"
 
-// identity returns the constant fields of an event about this process.
+// identity returns the fields that are the same in all events about this process. every is the time
+// between heartbeats.
 func identity(role string, every time.Duration) events.Worker {
 	host, err := os.Hostname()
 	if err != nil {
@@ -56,6 +57,8 @@ func load() float64 {
 	return parseLoad(string(data), runtime.NumCPU())
 }
 
+// parseLoad returns the first number of s, the text of /proc/loadavg, divided by the processors and
+// at most 1. It returns -1 if it cannot read the number.
 func parseLoad(s string, processors int) float64 {
 	first, _, _ := strings.Cut(s, " ")
 	f, err := strconv.ParseFloat(first, 64)
@@ -75,6 +78,8 @@ func memory() float64 {
 	return parseMemory(string(data))
 }
 
+// parseMemory returns the used fraction of the memory that s, the text of /proc/meminfo, describes.
+// It returns -1 if it cannot read the numbers.
 func parseMemory(s string) float64 {
 	total, available := -1.0, -1.0
 	for line := range strings.Lines(s) {

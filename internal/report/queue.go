@@ -31,6 +31,8 @@ type queue struct {
 	closed  bool
 }
 
+// newQueue returns a queue for bus. It starts no goroutine. lost gets the number of lost events,
+// and warn the problems of the bus.
 func newQueue(bus events.EventBus, lost func(int64), warn func(error)) *queue {
 	return &queue{
 		bus: bus, lost: lost, warn: warn,
@@ -38,8 +40,9 @@ func newQueue(bus events.EventBus, lost func(int64), warn func(error)) *queue {
 	}
 }
 
-// add appends e and returns at once. The queue owns e afterwards. If the queue is full, the oldest
-// event is dropped and counted. After close e is counted as lost.
+// add appends e and returns at once. The queue owns e afterwards. The first call starts the
+// goroutine. If the queue is full, the oldest event is dropped and counted. After close e is
+// counted as lost. It takes q.mu.
 func (q *queue) add(e *events.Event) {
 	q.mu.Lock()
 	if q.closed {
@@ -59,6 +62,8 @@ func (q *queue) add(e *events.Event) {
 	q.wake.Notify()
 }
 
+// run is the body of the goroutine: it publishes the waiting events until close was called and none
+// is left, and then closes q.ended. It takes q.mu, but not while it publishes.
 func (q *queue) run() {
 	defer close(q.ended)
 	for {
@@ -78,6 +83,8 @@ func (q *queue) run() {
 	}
 }
 
+// publish passes e to the bus. An error or a panic counts as one lost event; it also reports a
+// panic to warn.
 func (q *queue) publish(e events.Event) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -90,8 +97,8 @@ func (q *queue) publish(e events.Event) {
 	}
 }
 
-// close stops the queue and waits until the bus has taken the waiting events or ctx ends. The
-// remaining events are dropped and counted.
+// close refuses further events and waits until the bus has taken the waiting ones or ctx ends. Then
+// it drops and counts the rest and reports that to warn. It takes q.mu, but not while it waits.
 func (q *queue) close(ctx context.Context) {
 	q.mu.Lock()
 	q.closed = true

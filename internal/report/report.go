@@ -133,7 +133,8 @@ func (r *Reporter) Start() {
 	go r.beat()
 }
 
-// beat sends heartbeats until Stop is called, then closes r.beats.
+// beat is the body of the goroutine of heartbeats: it sends one at each interval until Stop is
+// called, and then closes r.beats.
 func (r *Reporter) beat() {
 	defer close(r.beats)
 	ticker := time.NewTicker(r.cfg.Report.HeartbeatEvery)
@@ -154,7 +155,8 @@ func (r *Reporter) beat() {
 	}
 }
 
-// tell sends an event about the node.
+// tell sends an event of type typ about this node, with the present counters, and passes the
+// dropped events of the bus to BusLost.
 func (r *Reporter) tell(typ string, fields map[string]any) {
 	w := r.self
 	w.Load, w.Mem = -1, -1
@@ -169,6 +171,7 @@ func (r *Reporter) tell(typ string, fields map[string]any) {
 	r.countBus()
 }
 
+// countBus passes the number of events that the bus has dropped to BusLost, if the bus counts them.
 func (r *Reporter) countBus() {
 	if c, ok := capability.As[events.DropCounter](r.cfg.Bus); ok && r.cfg.BusLost != nil {
 		r.cfg.BusLost(c.Dropped())
@@ -190,7 +193,7 @@ func (r *Reporter) fields() (m map[string]any) {
 	return r.cfg.Report.HeartbeatFields()
 }
 
-// warn logs the first problem. Later problems are only counted.
+// warn logs err as the reason of lost events. Only the first call logs.
 func (r *Reporter) warn(err error) {
 	if r.warned.CompareAndSwap(false, true) {
 		r.cfg.Logger.LogAttrs(context.Background(), slog.LevelWarn, "events are lost; further ones are only counted",

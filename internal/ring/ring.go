@@ -65,6 +65,7 @@ func (r *Ring[T]) Clear() {
 	r.buf, r.head, r.n = nil, 0, 0
 }
 
+// next returns the index after i in r.buf, which is 0 after the last one.
 func (r *Ring[T]) next(i int) int {
 	if i++; i == len(r.buf) {
 		return 0
@@ -72,6 +73,7 @@ func (r *Ring[T]) next(i int) int {
 	return i
 }
 
+// grow replaces r.buf by a larger one, up to max elements, with the elements in order from index 0.
 func (r *Ring[T]) grow() {
 	buf := make([]T, min(max(2*len(r.buf), firstSize), r.max))
 	n := copy(buf, r.buf[r.head:])

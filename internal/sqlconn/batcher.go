@@ -57,7 +57,7 @@ type BatchOwner struct {
 // Transaction is a method of [Conn]: Update, Single or View.
 type Transaction func(ctx context.Context, fn Func) error
 
-// Always returns a kind of transaction for all entries.
+// Always returns a function for Batcher.Kind that returns kind for all entries.
 func Always[T any](kind Transaction) func([]*Entry[T]) Transaction {
 	return func([]*Entry[T]) Transaction { return kind }
 }
@@ -244,7 +244,8 @@ func (t *Batcher[T]) separate(es []*Entry[T]) {
 	t.pending = append(es, t.pending...)
 }
 
-// asClosed returns err, or Closed of the owner if err only says that its ctx has ended.
+// asClosed returns Closed of the owner if the owner has ended and err says that the database was
+// not available. Otherwise it returns err.
 func (t *Batcher[T]) asClosed(err error) error {
 	if err != nil && t.Owner.Calls.Err() != nil && errors.Is(err, ErrUnavailable) {
 		return t.Owner.Closed

@@ -78,8 +78,9 @@ func (g *group) begin(batch []*turn) ([]*turn, error) {
 	}
 }
 
-// alone runs and commits one turn in the open transaction, and ends the turn with the error of its
-// function or of the commit. It rolls back if there is one, or if the caller has left.
+// alone runs the function of one turn in the open transaction and commits. It ends the turn with
+// the error of the function or of the commit. After an error, and if the caller has left, it rolls
+// back.
 func (g *group) alone(t *turn) {
 	tx := &Tx{dialect: SQLite, link: g.conn}
 	there, err := t.call(tx)

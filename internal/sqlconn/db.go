@@ -119,6 +119,9 @@ func (c *Conn) Single(ctx context.Context, fn Func) error { return c.write(ctx, 
 // another kind makes the change durable.
 func (c *Conn) Relaxed(ctx context.Context, fn Func) error { return c.write(ctx, Relaxed, fn) }
 
+// write runs fn in a transaction of this kind. After the commit it notifies the watchers of the
+// topics, in this and other processes. Returns ErrClosed after Close, and otherwise the error of
+// Database.Update. It takes c.mu, but not while it waits.
 func (c *Conn) write(ctx context.Context, kind Kind, fn Func) error {
 	if err := c.begin(); err != nil {
 		return err

@@ -59,6 +59,7 @@ func (e *failure) Error() string {
 	return e.class.Error() + ": " + e.cause.Error()
 }
 
+// Unwrap returns class and cause.
 func (e *failure) Unwrap() []error { return []error{e.class, e.cause} }
 
 // Failure returns an error with this class and cause.
@@ -128,8 +129,8 @@ func IsData(err error) bool {
 	return false
 }
 
-// IsLocked reports whether a statement has failed because another transaction held a lock for too
-// long.
+// IsLocked reports whether a statement on PostgreSQL has failed because another transaction held a
+// lock for too long. It returns false for errors of SQLite.
 func IsLocked(err error) bool {
 	e, ok := errors.AsType[postgresError](err)
 	return ok && e.SQLState() == "55P03"
@@ -281,8 +282,9 @@ func classOfState(e postgresError) error {
 	return ErrRefused
 }
 
-// Ended returns the error of a call whose ctx ended before a commit was sent. last is the reason
-// for its wait. It is nil if the call waited for its turn.
+// Ended returns the error of a call whose ctx ended before a commit was sent. last is the error of
+// its last attempt, with whose class the call ends. A nil last means that no attempt was made: the
+// class is ErrUnavailable.
 func Ended(ctx context.Context, last error) error {
 	if last == nil {
 		return &failure{ErrUnavailable, context.Cause(ctx)}

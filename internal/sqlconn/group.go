@@ -56,6 +56,7 @@ const (
 // errGone is the result of a function that did not return: it panicked, or ended its goroutine.
 var errGone = errors.New("sqlconn: the function did not return")
 
+// newGroup returns the writer of l. It opens no connection and starts no goroutine.
 func newGroup(l *lite) *group { return &group{lite: l, idle: make(chan struct{})} }
 
 // update queues fn for the next batch, runs it in the caller's goroutine and waits for the commit.

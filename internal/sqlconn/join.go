@@ -91,8 +91,8 @@ func (c *Conn) Beside(ctx context.Context, fn func(ctx context.Context) error) e
 	return err
 }
 
-// memory is a transaction of the caller that keeps the findings of Join about it. So several calls
-// in one transaction ask once.
+// memory is a transaction of the caller that stores the findings of Join about it. Join then checks
+// the transaction once and not at each call.
 type memory interface {
 	Note(key, value any)
 	Noted(key any) any
@@ -101,7 +101,9 @@ type memory interface {
 // grant is a list of privileges that a role has.
 type grant struct{ role, rights string }
 
-// checkOnce is checkJoined without the questions that a memory or an earlier call has answered.
+// checkOnce does the same as checkJoined, but asks the database only for facts that are not known
+// yet. It stores its findings in t, if t is a memory, and in c.db.granted. t and j are the same
+// transaction.
 func (c *Conn) checkOnce(ctx context.Context, t tx.Tx, j *Tx, rights []string) (err error) {
 	m, remembers := capability.As[memory](t)
 	if !remembers {
@@ -127,8 +129,10 @@ func (c *Conn) checkOnce(ctx context.Context, t tx.Tx, j *Tx, rights []string) (
 	return err
 }
 
-// checkJoined returns ErrForeign or ErrAccess if the transaction j cannot be used, and otherwise
-// its role on PostgreSQL. Its statements do not fail.
+// checkJoined checks whether the transaction j can be used, with rights as the needed privileges.
+// It returns the role of j on PostgreSQL, "" on SQLite. Returns ErrForeign if j belongs to another
+// database or is not in a transaction, and ErrAccess if it is read-only or a privilege is missing.
+// Its statements do not fail because of that, so j can continue.
 func (c *Conn) checkJoined(ctx context.Context, j *Tx, rights []string) (role string, err error) {
 	var answer, begun string
 	if err := j.Row(ctx, kind).Scan(&answer, &begun); err != nil {
@@ -162,7 +166,7 @@ func (c *Conn) checkJoined(ctx context.Context, j *Tx, rights []string) (role st
 	return role, lacks(missing)
 }
 
-// lacks returns ErrAccess for a list of missing privileges, and nil for an empty one.
+// lacks returns ErrAccess with the missing privileges in its text, and nil if missing is "".
 func lacks(missing string) error {
 	if missing == "" {
 		return nil
@@ -181,19 +185,22 @@ var errNoTransaction = errors.New("it is not in a transaction: begin one and pas
 
 const fromDatabase = ` FROM pg_database AS d WHERE d.datname = current_database()`
 
-// identity returns the first column of a query that names the database. Two servers that run at one
-// time have different start times, also if one is a copy of the other.
+// identity returns the beginning of a SQL query. Its first column is a text that differs for each
+// PostgreSQL server, start of the server, database and table of versions. Two servers that run at
+// one time have different start times, also if one is a copy of the other.
 func identity(schema string) string {
 	return `SELECT CAST(CAST(extract(epoch FROM pg_postmaster_start_time()) * 1000000 AS bigint) AS text) || ' ' || CAST(d.oid AS text)
 		|| ' ' || coalesce(CAST(` + oid(schema, "swarmiji_schema") + ` AS text), 'none')`
 }
 
-// oid returns an expression for the id of a table, or null. Unlike to_regclass it never fails.
+// oid returns the SQL expression for the id of a table, which is null if the table does not exist.
+// Unlike to_regclass the expression never fails.
 func oid(schema, table string) string {
 	return `(SELECT r.oid FROM pg_class AS r JOIN pg_namespace AS n ON n.oid = r.relnamespace WHERE n.nspname = '` + schema + `' AND r.relname = '` + table + `')`
 }
 
-// missingRights returns an expression for the text of those rights that the role does not have.
+// missingRights returns the SQL expression for a text that lists the rights that the current role
+// does not have. The text ends with ", ", and is empty if no right is missing.
 func missingRights(schema string, rights []string) string {
 	parts := []string{`CASE WHEN coalesce(has_schema_privilege((SELECT n.oid FROM pg_namespace AS n WHERE n.nspname = '` + schema + `'), 'USAGE'), false)
 		THEN '' ELSE 'USAGE ON SCHEMA ` + schema + `, ' END`}
@@ -222,8 +229,9 @@ func (c *Conn) checkFile(ctx context.Context, j *Tx) error {
 	return err
 }
 
-// isOwn reports whether the query gives theirs on PostgreSQL. The answer is kept. After a mismatch
-// it is read again once, since the server may have been started again.
+// isOwn reports whether the PostgreSQL database of c has the identity theirs. query is that of
+// identity. The identity of the own database is kept. If it differs from theirs, isOwn reads it
+// once more, by a connection of its own, since the server may have been started again.
 func (c *Conn) isOwn(ctx context.Context, query, theirs string) (bool, error) {
 	if ours, ok := c.db.identity.Load().(string); ok && ours == theirs {
 		return true, nil
@@ -238,7 +246,8 @@ func (c *Conn) isOwn(ctx context.Context, query, theirs string) (bool, error) {
 	return ours == theirs, nil
 }
 
-// sameFile reports whether two paths name one file. "" is a database in memory.
+// sameFile reports whether two paths name one existing file. It returns false for "", a database in
+// memory.
 func sameFile(a, b string) bool {
 	if a == "" || b == "" {
 		return false
@@ -251,7 +260,9 @@ func sameFile(a, b string) bool {
 	return err == nil && os.SameFile(one, other)
 }
 
-// inSavepoint runs fn in the transaction j on SQLite. If fn fails, its changes are undone.
+// inSavepoint runs fn in the transaction j on SQLite and returns the error of fn or of its
+// statements. After an error it undoes the changes of fn, and j can continue unless SQLite has
+// rolled it back.
 func inSavepoint(ctx context.Context, j *Tx, fn Func) error {
 	if _, err := j.Exec(ctx, "SAVEPOINT swarmiji"); err != nil {
 		return err
@@ -273,13 +284,15 @@ type joined struct {
 	db Database
 }
 
-// Exec implements Link.
+// Exec implements Link: it runs a statement in t and returns the number of changed rows. Errors of
+// a transaction that has ended wrap ErrForeign.
 func (j joined) Exec(ctx context.Context, query string, args []any) (int64, error) {
 	n, err := j.t.Exec(j.context(ctx), j.text(query), plain(args)...)
 	return n, unusable(err)
 }
 
-// Query implements Link.
+// Query implements Link: it runs a statement in t and returns its rows. Errors of a transaction
+// that has ended wrap ErrForeign.
 func (j joined) Query(ctx context.Context, query string, args []any) (Rows, error) {
 	rows, err := j.t.Query(j.context(ctx), j.text(query), plain(args)...)
 	if err != nil {
@@ -291,6 +304,7 @@ func (j joined) Query(ctx context.Context, query string, args []any) (Rows, erro
 // joinedRows are the rows of a transaction of the caller.
 type joinedRows struct{ Rows }
 
+// Err returns the error of the rows, with ErrForeign if the transaction has ended.
 func (r joinedRows) Err() error { return unusable(r.Rows.Err()) }
 
 // unusable adds ErrForeign to the error of a transaction that has ended, or that an earlier error
@@ -319,8 +333,8 @@ func (j joined) text(query string) string {
 	return j.db.Text(query)
 }
 
-// plain returns args with arrays as texts, which the statement casts: database/sql passes no
-// arrays.
+// plain returns a copy of args in which []int64 and []string are texts, in PostgreSQL's form of
+// arrays. The statement casts them: database/sql passes no arrays.
 func plain(args []any) []any {
 	plain := slices.Clone(args)
 	for i, a := range args {
@@ -345,8 +359,8 @@ func plain(args []any) []any {
 // inArray escapes an element of an array of PostgreSQL in its text form.
 var inArray = strings.NewReplacer(`\`, `\\`, `"`, `\"`)
 
-// context returns the context of a statement. On SQLite an interrupted write would roll back the
-// whole transaction.
+// context returns the context of a statement: ctx, or on SQLite one that does not end. There an
+// interrupted write would roll back the whole transaction.
 func (j joined) context(ctx context.Context) context.Context {
 	if j.db.Dialect() == SQLite {
 		return context.WithoutCancel(ctx)

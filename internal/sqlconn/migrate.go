@@ -69,7 +69,8 @@ func (c *Conn) Ready(ctx context.Context) error {
 	return err
 }
 
-// Migrate is Ready for these files, at each call.
+// Migrate does the work of Ready with the migrations in files. It checks the version of the tables
+// at each call.
 func (c *Conn) Migrate(ctx context.Context, files fs.FS) error {
 	steps, err := migrations(files, c.Dialect())
 	if err != nil {
@@ -114,7 +115,7 @@ func (c *Conn) Migrate(ctx context.Context, files fs.FS) error {
 	return err
 }
 
-// Migrate implements [sqldb.DB].
+// Migrate implements [sqldb.DB]: it calls Ready for each component and returns their errors joined.
 func (d *DB) Migrate(ctx context.Context) error {
 	names, err := components()
 	for _, name := range names {
@@ -123,7 +124,8 @@ func (d *DB) Migrate(ctx context.Context) error {
 	return err
 }
 
-// Migrations implements [sqldb.DB].
+// Migrations implements [sqldb.DB]: it returns the SQL text that creates all tables in an empty
+// database. It does no I/O. Returns an error if the embedded files are malformed.
 func (d *DB) Migrations() (string, error) {
 	var b strings.Builder
 	b.WriteString("BEGIN;\n")
@@ -145,9 +147,9 @@ func (d *DB) Migrations() (string, error) {
 	return b.String(), err
 }
 
-// version returns the stored version of the component, or 0. It takes no lock, so a program with
-// current tables does not wait for other processes. After an error, the caller reads the version
-// with a lock.
+// version returns the stored version of the component, or 0 if the component or the table of
+// versions does not exist. It takes no lock, so a program with current tables does not wait for
+// other processes. After an error, the caller reads the version with a lock.
 func (c *Conn) version(ctx context.Context) (have int, err error) {
 	err = c.View(ctx, func(ctx context.Context, tx *Tx) error {
 		var n int
@@ -200,7 +202,8 @@ func (t *Tx) lockSchema(ctx context.Context, schema string) error {
 	return err
 }
 
-// script runs statements separated by semicolons.
+// script runs statements separated by semicolons. It waits for the database and returns its error,
+// with its class.
 func (t *Tx) script(ctx context.Context, text string) error {
 	if err := t.begin(ctx); err != nil {
 		return err

@@ -11,8 +11,9 @@ import (
 // after a short one, a usual one and a long one.
 var ringAfter = [...]time.Duration{5 * time.Millisecond, 50 * time.Millisecond, 500 * time.Millisecond}
 
-// ring sends topics at the times of ringAfter. Calls for one topic share their sends: there are at
-// most three pending ones for a topic. Safe for concurrent use.
+// ring notifies watchers in other processes of topics whose commit is not seen: it sends each topic
+// at the times of ringAfter. Calls for one topic share their sends: there are at most three pending
+// ones for a topic. Safe for concurrent use.
 type ring struct {
 	send func(topics []string)
 
@@ -31,11 +32,13 @@ type rings struct {
 	next [len(ringAfter)]time.Time // zero: none
 }
 
+// newRing returns a ring that sends with send. It starts no goroutine.
 func newRing(send func(topics []string)) *ring {
 	return &ring{send: send, topics: make(map[string]*rings), added: wake.New(), end: make(chan struct{})}
 }
 
-// add sends the topics at the times of ringAfter. After close it does nothing. It takes r.mu.
+// add plans the sends of the topics and starts the goroutine if it does not run. It does not block.
+// After close it does nothing. It takes r.mu.
 func (r *ring) add(topics []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -64,7 +67,8 @@ func (r *ring) add(topics []string) {
 	r.added.Notify()
 }
 
-// run sends topics until none is pending or close.
+// run is the body of the goroutine: it calls send with the topics that are due, until none is
+// pending or close was called. It takes r.mu, but not while it sends or waits.
 func (r *ring) run() {
 	t := time.NewTimer(0)
 	defer t.Stop()
@@ -85,8 +89,8 @@ func (r *ring) run() {
 	}
 }
 
-// take returns the topics that are due, and the time until the next one. more is false if none is
-// left or after close: run must return. It takes r.mu.
+// take returns the topics that are due at this moment, and the time until the next one. more is
+// false if no send is pending, and after close: then run must return. It takes r.mu.
 func (r *ring) take() (topics []string, wait time.Duration, more bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -113,7 +117,8 @@ func (r *ring) take() (topics []string, wait time.Duration, more bool) {
 	return topics, next.Sub(now), r.running
 }
 
-// fire reports whether a send is due. A call since a send was planned plans another one for it.
+// fire reports whether a send of the topic is due at now, and removes it. If the topic was added
+// again after this send was planned, fire plans another one. Call it with mu of the ring held.
 func (p *rings) fire(now time.Time) (due bool) {
 	for i, after := range ringAfter {
 		if p.next[i].IsZero() || p.next[i].After(now) {

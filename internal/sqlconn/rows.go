@@ -19,7 +19,8 @@ func Arrays(columns []string, rows [][]any) []any {
 	return args
 }
 
-// array returns one column of the rows.
+// array returns the values of one column of the rows. A value that does not have the type T becomes
+// the zero value.
 func array[T any](rows [][]any, column int) []T {
 	a := make([]T, len(rows))
 	for i, r := range rows {

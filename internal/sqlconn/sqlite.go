@@ -72,16 +72,17 @@ func OpenSQLite(cfg Config, pool *sql.DB, file string) (Database, error) {
 // Dialect implements Database.
 func (l *lite) Dialect() Dialect { return SQLite }
 
-// Schema implements Database. It returns "".
+// Schema implements Database. It returns "", since SQLite has no schemas.
 func (l *lite) Schema() string { return "" }
 
-// Text implements Database. It returns query.
+// Text implements Database. It returns query unchanged, since SQLite has no schemas.
 func (l *lite) Text(query string) string { return query }
 
 // Shared implements Database. It returns false for a database in memory.
 func (l *lite) Shared() bool { return l.file != "" }
 
-// Identity implements Database. It returns "" for a database in memory.
+// Identity implements Database. It returns the path of the file, or "" for a database in memory. It
+// does not fail.
 func (l *lite) Identity(context.Context, string) (string, error) { return l.file, nil }
 
 // pragmas returns the settings of every connection.
@@ -173,7 +174,8 @@ func (l *lite) checkPlace() error {
 	return &failure{ErrAccess, &reach.Error{Server: "the SQLite file of the URL", Found: errMoved.Error(), Next: "put it back, or start the program again", Cause: errMoved}}
 }
 
-// Update implements Database. Concurrent calls share a commit.
+// Update implements Database: it runs fn as a turn of the group and returns its topics after the
+// commit. Concurrent calls share a commit. It returns the errors of the group's update.
 func (l *lite) Update(ctx, _ context.Context, kind Kind, fn Func) ([]string, error) {
 	return l.group.update(ctx, kind == Relaxed, fn)
 }
@@ -184,8 +186,9 @@ func (l *lite) Migrate(ctx, _ context.Context, _ string, fn Func) error {
 	return err
 }
 
-// View implements Database. A database in memory has one connection only, so View then uses the
-// writer.
+// View implements Database: it runs fn on a connection that only reads, and repeats that while the
+// file is locked, until ctx ends. A database in memory has one connection only, so View then uses
+// the writer.
 func (l *lite) View(ctx, _ context.Context, fn Func) error {
 	if l.file == "" {
 		_, err := l.group.update(ctx, false, fn)
@@ -343,9 +346,9 @@ func (c *liteConn) stmt(ctx context.Context, query string) (*sql.Stmt, error) {
 	return s, nil
 }
 
-// unnumbered returns the query with ? in place of $1, $2 and so on if each occurs once and in
-// order. Other queries are returned unchanged. For $1 the driver looks for an argument of that name
-// at each execution.
+// unnumbered returns the query with ? in place of $1, $2 and so on, if each occurs once and in
+// order. Other queries it returns unchanged. The driver binds ? by position; for $1 it would look
+// for an argument of that name at each execution.
 func unnumbered(query string) string {
 	n, ordered := 0, true
 	text := parameter.ReplaceAllStringFunc(query, func(s string) string {

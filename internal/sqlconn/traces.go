@@ -27,8 +27,8 @@ type trace struct {
 	time time.Time
 }
 
-// changed reports whether the database may have changed since the last call. It may return true
-// without a change. It finds each change within the time surely. It reads the sizes and times of
+// changed reports whether the database may have changed since the last call. It returns true
+// without a change at times, and at least once in the time surely. It reads the sizes and times of
 // the files, and counts a file that cannot be read as missing.
 func (t *traces) changed() bool {
 	now := time.Now()
@@ -47,6 +47,7 @@ func (t *traces) changed() bool {
 	return true
 }
 
+// traceOf returns size and time of a file, or the zero value if the file cannot be read.
 func traceOf(file string) trace {
 	info, err := os.Stat(file)
 	if err != nil {

@@ -142,20 +142,26 @@ type txRows struct {
 	failed bool // Err has returned an error
 }
 
+// Next moves to the next row and reports whether it exists. Unless the first statement has failed,
+// it records that a statement has succeeded.
 func (r *txRows) Next() bool {
 	next := r.Rows.Next()
 	r.tx.success = r.tx.success || next || r.Rows.Err() == nil
 	return next
 }
 
+// Scan copies the columns of the row. Its error makes the transaction fail.
 func (r *txRows) Scan(dest ...any) error { return r.tx.fail(r.Rows.Scan(dest...)) }
 
+// Err returns the error that ended the rows, with its class. The error makes the transaction fail.
 func (r *txRows) Err() error {
 	err := r.tx.fail(r.Rows.Err())
 	r.failed = r.failed || err != nil
 	return err
 }
 
+// Close ends the query. It returns no error if Err has returned one. Its error makes the
+// transaction fail.
 func (r *txRows) Close() error {
 	if err := r.tx.fail(r.Rows.Close()); !r.failed {
 		return err

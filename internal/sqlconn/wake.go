@@ -81,6 +81,8 @@ func (w *Watcher) Close() {
 	w.conn.db.wake.remove(w)
 }
 
+// wake gives the channel of w a value unless it has one. It does not block. A watcher of Listen has
+// no channel; tell calls its function.
 func (w *Watcher) wake() {
 	select {
 	case w.c <- struct{}{}:
@@ -104,6 +106,8 @@ type Wakes struct {
 	closed  bool
 }
 
+// newWakes returns Wakes without watchers. listen is the body of the listening goroutine; it must
+// return when its ctx ends.
 func newWakes(listen func(ctx context.Context, w *Wakes)) *Wakes {
 	return &Wakes{
 		listen: listen, byTopic: make(map[string]map[*Watcher]struct{}), all: make(map[*Watcher]struct{}),
@@ -140,7 +144,8 @@ func (s *Wakes) add(w *Watcher) {
 	s.faster.Notify()
 }
 
-// hurry makes the interval of the polls short for quickTime, after a change. It takes s.mu.
+// hurry makes the file be polled at the interval of the watchers for quickTime, since changes often
+// follow each other. It takes s.mu.
 func (s *Wakes) hurry() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -184,8 +189,9 @@ func (s *Wakes) topics(topics []string) {
 	}
 }
 
-// own notifies the watchers of the topics after a change by from, and the functions of Listen of
-// all other Conns. It takes s.mu.
+// own handles a change that the Conn from has committed: it notifies the watchers of the topics,
+// and calls the functions of Listen of all other Conns. It takes s.mu, but does not hold it during
+// these calls.
 func (s *Wakes) own(topics []string, from *Conn) {
 	s.hurry()
 	s.topics(topics)
@@ -213,8 +219,8 @@ func (s *Wakes) Foreign(topic string) {
 	s.tell(topic, nil)
 }
 
-// tell calls the functions of Listen with the topic, except those of one Conn. It takes s.mu only
-// to collect them, so a function may call stop.
+// tell calls the functions of Listen with the topic, except those of the Conn except. It takes s.mu
+// only to collect them, so a function may call stop.
 func (s *Wakes) tell(topic string, except *Conn) {
 	var all []func(string)
 	s.mu.Lock()

@@ -59,7 +59,7 @@ func Run[H any, W Closer](t *testing.T, cases []Case[H, W], open func(t testing.
 	r.check(t)
 }
 
-// unmet returns why the case cannot run with h, or "".
+// unmet returns the first reason why the case cannot run with h, or "".
 func (c Case[H, W]) unmet(h H) string {
 	for _, n := range c.Needs {
 		if reason := n(h); reason != "" {
@@ -69,6 +69,8 @@ func (c Case[H, W]) unmet(h H) string {
 	return ""
 }
 
+// start runs the case in a new world for h, which it closes at the end. If the case fails it logs
+// the explanation.
 func (c Case[H, W]) start(t *testing.T, h H, world func(t testing.TB, h H) W) {
 	w := world(t, h)
 	t.Cleanup(func() {

@@ -125,6 +125,8 @@ func (p *Process) Stop() error {
 	return p.err
 }
 
+// wait waits until the process has ended and all its lines were read, and stores its exit error.
+// Call it once.
 func (p *Process) wait() {
 	p.waited = true
 	<-p.read // first read all lines, because Wait closes the pipe

@@ -117,7 +117,8 @@ func (w *World[A]) Clean(err error) error {
 	return err
 }
 
-// Must fails the case at once if err is not nil.
+// Must fails the case at once if err is not nil. The failure has the text of format and args, and
+// err.
 func (w *World[A]) Must(err error, format string, args ...any) {
 	w.Helper()
 	if w.Clean(err) != nil {
@@ -133,8 +134,8 @@ func (w *World[A]) WantIs(err, want error, format string, args ...any) {
 	}
 }
 
-// Until polls cond until it returns true. It fails the case at once if the suite's patience ends
-// first.
+// Until polls cond until it returns true. It fails the case at once, with what as the name of the
+// condition, if the suite's patience ends first.
 func (w *World[A]) Until(what string, cond func() bool) {
 	w.Helper()
 	if !w.Poll(cond) {
@@ -159,8 +160,8 @@ func (w *World[A]) Poll(cond func() bool) bool {
 	return true
 }
 
-// Ends waits for a value from another goroutine and returns it. A closed channel counts as a value.
-// It fails the case at once if the suite's patience ends first.
+// Ends waits for a value from ch and returns it. A closed channel counts as a value. It fails the
+// case at once, with what as the name of the event, if the suite's patience ends first.
 func Ends[T any, A Adapter](w *World[A], ch <-chan T, what string) T {
 	w.Helper()
 	t := time.NewTimer(w.Patience)

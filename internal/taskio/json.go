@@ -17,8 +17,8 @@ func Marshal(v any) (json.RawMessage, error) {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }
 
-// Unmarshal decodes JSON into v. Values of type any get whole numbers as int64 and other numbers as
-// float64.
+// Unmarshal decodes JSON into v. If v is a *any, *[]any or *map[string]any, whole numbers become
+// int64 and other numbers float64. Returns the error of encoding/json.
 func Unmarshal(data []byte, v any) error {
 	switch to := v.(type) {
 	case *any:
@@ -32,6 +32,7 @@ func Unmarshal(data []byte, v any) error {
 }
 
 // exactly decodes JSON into v with numbers as json.Number, then calls makePlain to convert them.
+// Returns the error of encoding/json.
 func exactly(data []byte, v any, makePlain func()) error {
 	if !json.Valid(data) {
 		return json.Unmarshal(data, v) // returns the syntax error
@@ -45,6 +46,8 @@ func exactly(data []byte, v any, makePlain func()) error {
 	return nil
 }
 
+// plain returns v with each json.Number in it as int64 or float64. It changes lists and maps in
+// place. A number that fits neither type stays a json.Number.
 func plain(v any) any {
 	switch v := v.(type) {
 	case json.Number:
@@ -62,12 +65,14 @@ func plain(v any) any {
 	return v // a number that fits neither type stays a json.Number
 }
 
+// plainList replaces the elements of list by the results of plain.
 func plainList(list []any) {
 	for i := range list {
 		list[i] = plain(list[i])
 	}
 }
 
+// plainMap replaces the values of m by the results of plain.
 func plainMap(m map[string]any) {
 	for k := range m {
 		m[k] = plain(m[k])

@@ -31,6 +31,8 @@ func StartDisk(ctx context.Context, size int) (*Disk, error) {
 	return d, nil
 }
 
+// mount makes the directory and mounts a file system of size bytes in memory on it. The error wraps
+// ErrMissing if this process may not mount one.
 func (d *Disk) mount(ctx context.Context, size int) error {
 	if err := os.Chmod(d.box.dir, 0o711); err != nil { //nolint:gosec // a server's user must enter it
 		return err
@@ -69,6 +71,7 @@ func (d *Disk) Fill() error {
 // Free removes the file of Fill.
 func (d *Disk) Free() error { return os.Remove(d.ballast()) }
 
+// ballast returns the path of the file that Fill writes.
 func (d *Disk) ballast() string { return filepath.Join(d.dir, "ballast") }
 
 // Close unmounts the file system. It is idempotent.

@@ -230,6 +230,7 @@ func (s *NATS) TLSURL() string {
 	return s.url("tls")
 }
 
+// url returns the server's address with this scheme, user and password.
 func (s *NATS) url(scheme string) string {
 	u := url.URL{Scheme: scheme, User: url.UserPassword(natsUser, s.password), Host: s.Addr()}
 	return u.String()

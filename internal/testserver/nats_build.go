@@ -41,6 +41,9 @@ func NATSProgram(ctx context.Context) (string, error) {
 	return shared.natsd.path, nil
 }
 
+// findNATS returns the path of the server program in the user's cache. It builds the program if it
+// is missing, and waits for another process that builds it. The error wraps ErrMissing if servers
+// cannot be started or built on this machine.
 func findNATS(ctx context.Context) (string, error) {
 	if !supported {
 		return "", fmt.Errorf("%w: servers are started on Unix only", ErrMissing)
@@ -76,6 +79,7 @@ func findNATS(ctx context.Context) (string, error) {
 	return program, buildNATS(ctx, program)
 }
 
+// built reports whether the program exists.
 func built(program string) bool {
 	_, err := os.Stat(program)
 	return err == nil

@@ -131,6 +131,8 @@ func (c *NATSCluster) Leader(ctx context.Context, stream string) (int, error) {
 	return 0, errors.Join(errs...)
 }
 
+// leaderOf asks the server for the name of the server that leads a stream. It waits for at most a
+// second. Returns an error during an election, or if the stream does not exist.
 func (s *NATS) leaderOf(ctx context.Context, stream string) (string, error) {
 	conn, err := s.connect(natsUser)
 	if err != nil {

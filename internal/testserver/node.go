@@ -77,6 +77,7 @@ func (n *node) Resume() {
 	n.resume()
 }
 
+// resume continues a paused process. Call it with n.mu held.
 func (n *node) resume() {
 	if n.paused && !n.proc.ended() {
 		n.proc.resume()
@@ -97,6 +98,8 @@ func (n *node) Restart(ctx context.Context) error {
 	return n.restart(ctx)
 }
 
+// restart starts the process and waits until the server serves requests. Call it with n.mu held,
+// after the old process has ended.
 func (n *node) restart(ctx context.Context) error {
 	if err := n.launch(); err != nil {
 		return err

@@ -64,6 +64,8 @@ func StartPostgres(ctx context.Context, cfg PostgresConfig) (*Postgres, error) {
 	return nil, fmt.Errorf("postgres: %w", err)
 }
 
+// tryPostgres makes one attempt of StartPostgres. After an error nothing is left of it. It fails if
+// another process takes a port meanwhile.
 func tryPostgres(ctx context.Context, cfg PostgresConfig) (p *Postgres, err error) {
 	initdb, err := postgresProgram("initdb")
 	if err != nil {
@@ -180,8 +182,10 @@ func (p *Postgres) copyTLS(t *TLSFiles) ([]string, error) {
 	return files, nil
 }
 
+// data returns the directory of the database cluster.
 func (p *Postgres) data() string { return filepath.Join(p.home, "data") }
 
+// env returns the environment of the server's programs.
 func (p *Postgres) env() []string {
 	return environment([]string{"PG"}, map[string]string{"LC_ALL": "C"})
 }
@@ -264,6 +268,7 @@ func (p *Postgres) TLSURL() string {
 	return p.url("postgres", "verify-full")
 }
 
+// url returns the address of a database with this sslmode, user and password.
 func (p *Postgres) url(database, sslmode string) string {
 	u := url.URL{
 		Scheme: "postgres", User: url.UserPassword(pgUser, p.password), Host: p.Addr(), Path: "/" + database,

@@ -18,14 +18,20 @@ import (
 	"time"
 )
 
+// ownGroup makes a process the leader of a new process group.
 func ownGroup() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
 
 // The signals go to the group. An error means that the group has ended already, which the callers
 // check in other ways.
 
-func killGroup(pid int)   { _ = syscall.Kill(-pid, syscall.SIGKILL) }
+// killGroup sends SIGKILL to all processes of the group that pid leads.
+func killGroup(pid int) { _ = syscall.Kill(-pid, syscall.SIGKILL) }
+
+// resumeGroup sends SIGCONT to all processes of the group that pid leads.
 func resumeGroup(pid int) { _ = syscall.Kill(-pid, syscall.SIGCONT) }
 
+// terminateGroup sends SIGTERM to all processes of the group that pid leads, or SIGINT if interrupt
+// is true.
 func terminateGroup(pid int, interrupt bool) {
 	if interrupt {
 		_ = syscall.Kill(-pid, syscall.SIGINT)

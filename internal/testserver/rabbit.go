@@ -261,6 +261,7 @@ func (r *Rabbit) answers(ctx context.Context) error {
 	return conn.Close()
 }
 
+// dialTCP returns nil if a process listens on the port of this machine.
 func dialTCP(ctx context.Context, port int) error {
 	var d net.Dialer
 	c, err := d.DialContext(ctx, "tcp", address(port))
@@ -286,6 +287,7 @@ func (r *Rabbit) TLSURL() string {
 	return r.url("amqps", r.tlsPort, "/")
 }
 
+// url returns the address of a vhost at the port with this scheme, user and password.
 func (r *Rabbit) url(scheme string, port int, vhost string) string {
 	u := url.URL{Scheme: scheme, User: r.user, Host: address(port), Path: "/"}
 	if vhost != "/" {

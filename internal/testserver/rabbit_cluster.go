@@ -35,6 +35,7 @@ func StartRabbitCluster(ctx context.Context, n int, cfg RabbitConfig) (*RabbitCl
 	return nil, fmt.Errorf("rabbitmq cluster: %w", err)
 }
 
+// join joins all nodes to the first one and waits until each accepts connections.
 func (c *RabbitCluster) join(ctx context.Context) error {
 	for _, r := range c.Nodes[1:] {
 		for _, args := range [][]string{{"stop_app"}, {"join_cluster", c.Nodes[0].name}, {"start_app"}} {
@@ -82,6 +83,8 @@ func (c *RabbitCluster) Leader(ctx context.Context, queue string) (int, error) {
 	return 0, fmt.Errorf("queue %q is led by %q, which is none of the cluster", queue, node)
 }
 
+// leaderName returns the name of the node that leads a queue of the default vhost. Returns an error
+// if the queue does not exist.
 func (c *RabbitCluster) leaderName(ctx context.Context, queue string) (string, error) {
 	out, err := c.ctl(ctx, "list_queues", "--formatter", "json", "name", "leader")
 	if err != nil {

@@ -65,6 +65,7 @@ type redisPlan struct {
 	lines    []string // further lines, before Conf
 }
 
+// redisPassword returns a new random password.
 func redisPassword() string { return "secret-" + rand.Text() }
 
 // startRedis starts one server and waits until it answers. It tries three times, because another
@@ -83,6 +84,7 @@ func startRedis(ctx context.Context, plan redisPlan) (*Redis, error) {
 	return nil, fmt.Errorf("%s: %w", plan.name, err)
 }
 
+// tryRedis makes one attempt of startRedis. After an error nothing is left of it.
 func tryRedis(ctx context.Context, plan redisPlan) (*Redis, error) {
 	program, err := redisProgram()
 	if err != nil {
@@ -117,6 +119,7 @@ func tryRedis(ctx context.Context, plan redisPlan) (*Redis, error) {
 	return r, nil
 }
 
+// redisProgram returns the path of redis-server. The error wraps ErrMissing if it is not installed.
 func redisProgram() (string, error) {
 	if !supported {
 		return "", fmt.Errorf("%w: servers are started on Unix only", ErrMissing)
@@ -201,6 +204,8 @@ func (r *Redis) Do(ctx context.Context, args ...any) (any, error) {
 	return c.Do(ctx, args...).Result()
 }
 
+// client returns a client for this package's own requests, which never repeats a command. The
+// caller must close it.
 func (r *Redis) client() *redis.Client {
 	return redis.NewClient(&redis.Options{
 		Addr: r.Addr(), Username: redisUser, Password: r.password,
@@ -224,6 +229,7 @@ func (r *Redis) TLSURL() string {
 	return r.url("rediss", r.tlsPort)
 }
 
+// url returns the address of database 0 at the port with this scheme, user and password.
 func (r *Redis) url(scheme string, port int) string {
 	u := url.URL{Scheme: scheme, User: url.UserPassword(redisUser, r.password), Host: address(port), Path: "/0"}
 	return u.String()

@@ -43,6 +43,8 @@ func StartRedisCluster(ctx context.Context, n int, cfg RedisConfig) (*RedisClust
 	return c, nil
 }
 
+// join gives each node its part of the slots and introduces it to the first node. It does not wait
+// until the cluster works.
 func (c *RedisCluster) join(ctx context.Context) error {
 	for i, r := range c.Nodes {
 		first, next := i*redisSlots/len(c.Nodes), (i+1)*redisSlots/len(c.Nodes)

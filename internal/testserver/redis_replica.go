@@ -20,6 +20,8 @@ func StartRedisReplica(ctx context.Context, cfg RedisConfig) (*RedisPair, error)
 	return startPair(ctx, cfg, redisPassword())
 }
 
+// startPair starts a server and a replica with this password, and waits until the replica has a
+// copy of the data. After an error both are closed.
 func startPair(ctx context.Context, cfg RedisConfig, password string) (*RedisPair, error) {
 	p := &RedisPair{}
 	var err error
@@ -89,6 +91,7 @@ func (p *RedisPair) Demote(ctx context.Context) error {
 // Close kills both servers and removes their data. It is idempotent.
 func (p *RedisPair) Close() error { return closeAll(p.Primary, p.Replica) }
 
+// closeAll closes the servers that are not nil, and returns their errors joined.
 func closeAll(servers ...*Redis) error {
 	var errs []error
 	for _, r := range servers {

@@ -83,6 +83,8 @@ func (r *Relay) Redirect(upstream string) {
 	r.Sever()
 }
 
+// accept is the body of the relay's goroutine: it connects each client to the server and starts two
+// goroutines that copy the data. It returns when the listener is closed.
 func (r *Relay) accept() {
 	for {
 		in, err := r.listener.Accept()
@@ -117,6 +119,8 @@ func (r *Relay) add(in, out net.Conn, upstream string) bool {
 	return true
 }
 
+// pipe copies the data of one direction until the connection ends. Then it closes both ends and
+// forgets from. It takes r.mu at the end.
 func (r *Relay) pipe(from, to net.Conn) {
 	_, _ = io.Copy(to, from)
 	_ = from.Close()

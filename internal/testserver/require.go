@@ -55,6 +55,7 @@ type common[S reviver] struct {
 	err     error
 }
 
+// reviver is a server that can repair the state that a test left.
 type reviver interface {
 	revive(ctx context.Context) error
 }

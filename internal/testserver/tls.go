@@ -72,6 +72,7 @@ func (f *TLSFiles) ClientConfig(cert bool) (*tls.Config, error) {
 	return cfg, nil
 }
 
+// certificate returns the template of a certificate for this common name, valid for a day.
 func certificate(serial int64, name string) *x509.Certificate {
 	now := time.Now()
 	return &x509.Certificate{
@@ -80,6 +81,8 @@ func certificate(serial int64, name string) *x509.Certificate {
 	}
 }
 
+// issue makes a key and signs the certificate c of ca with caKey. It writes certificate and key to
+// the two files.
 func issue(c, ca *x509.Certificate, caKey *ecdsa.PrivateKey, certFile, keyFile string) error {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -96,6 +99,7 @@ func issue(c, ca *x509.Certificate, caKey *ecdsa.PrivateKey, certFile, keyFile s
 	return errors.Join(writePEM(certFile, "CERTIFICATE", der), writePEM(keyFile, "PRIVATE KEY", keyDER))
 }
 
+// writePEM writes der as a PEM block of this kind to a file that only this user can read.
 func writePEM(file, kind string, der []byte) error {
 	return os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600)
 }

@@ -112,7 +112,8 @@ func (c *Codec) encode(f serializer.Format, queue string, e *task.Envelope, arri
 	return m, nil
 }
 
-// Followed reports whether the task has successors or belongs to a group.
+// Followed reports whether the task has links that run after it: successors, or the callback of its
+// group.
 func Followed(e *task.Envelope) bool {
 	return e.Chord != nil || len(e.Then) > 0 || len(e.Else) > 0
 }
@@ -123,6 +124,8 @@ func Awaited(e *task.Envelope) bool {
 	return Followed(e) || len(e.Headers) > 0 && e.Headers[task.HeaderConditions] == string(e.ID)
 }
 
+// tooLarge returns the error for a body of n bytes, which wraps ErrTooLarge of packages serializer
+// and broker.
 func (c *Codec) tooLarge(n int) error {
 	return fmt.Errorf("the body has %d bytes, at most %d are allowed: %w: %w", n, c.maxBody, serializer.ErrTooLarge, broker.ErrTooLarge)
 }
@@ -218,7 +221,8 @@ func (c *Codec) Preview(contentType string, data []byte, payload bool) string {
 	return fmt.Sprint(v)
 }
 
-// size returns media type and size of data, in one allocation.
+// size returns the media type and the size of data as one text, such as "application/json, 12
+// bytes".
 func size(contentType string, data []byte) string {
 	var room [96]byte
 	text := append(append(room[:0], clip(contentType)...), ", "...)
@@ -229,4 +233,5 @@ func size(contentType string, data []byte) string {
 // characters.
 const maxPreview = 2 << 10
 
+// clip returns the first 64 bytes of s, as valid UTF-8, for an error text or a preview.
 func clip(s string) string { return utf.Cut(s, 64) }

@@ -141,8 +141,8 @@ type Joiner struct {
 	size    int
 }
 
-// Join returns an empty list. If settled is true its elements have type task.Settled and may be
-// failures.
+// Join returns a Joiner without values. If settled is true, the elements of its list have type
+// task.Settled and may be failures.
 func (c *Codec) Join(settled bool) *Joiner { return &Joiner{codec: c, settled: settled} }
 
 // errListTooLarge names the solution in its text.
@@ -187,8 +187,8 @@ func (c *Codec) settle(v Value) (Value, error) {
 	return Value{ct, data}, err
 }
 
-// value decodes v to a generic value that will be written in media type to. Numbers of JSON stay
-// json.Number if to is JSON.
+// value decodes v to a generic value that will be written in the media type to. Numbers of JSON
+// stay json.Number if to is JSON. Returns the error of the decoder.
 func (c *Codec) value(v Value, to string) (any, error) {
 	if serializer.MediaType(v.ContentType) != serializer.ContentJSON {
 		var value any
@@ -250,7 +250,7 @@ func whole(value any) any {
 
 // List returns the serialized list of the added values, in order. Values of one content type,
 // msgpack or JSON, are joined without decoding. Otherwise they are decoded and written by the
-// default serializer.
+// default serializer. Returns the error of a value that cannot be decoded or written.
 func (j *Joiner) List() (Value, error) {
 	ct := ""
 	same := true

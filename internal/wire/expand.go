@@ -35,6 +35,7 @@ func (c *Codec) Expand(parent *task.Envelope, l *task.Link, label, queue string,
 	x.link(l, id, g, m)
 }
 
+// expansion is one call of Expand or Member: the arguments that are the same for all links.
 type expansion struct {
 	codec  *Codec
 	parent *task.Envelope
@@ -43,7 +44,8 @@ type expansion struct {
 	add    func(Successor) bool
 }
 
-// link adds the messages of a link, which may be a group. It returns false if add did.
+// link calls add with the messages of l, which may be a group. id is the id of l, g its input, and
+// m its membership in a group. It returns false if add did.
 func (x *expansion) link(l *task.Link, id task.ID, g Given, m *task.Membership) bool {
 	if len(l.Members) > 0 {
 		return x.group(l, id, g, m)
@@ -51,9 +53,9 @@ func (x *expansion) link(l *task.Link, id task.ID, g Given, m *task.Membership) 
 	return x.add(x.codec.Follow(x.parent, l, id, x.queue, g, m))
 }
 
-// group adds the messages of a group's members: one for each member link, or, if l.Each is set, one
-// for each element of the given list. For an empty list it adds the callback. If the given value is
-// not a list it adds the callback with Err set. It returns false if add did.
+// group calls add with the messages of a group's members: one for each member link, or, if l.Each
+// is set, one for each element of the list in g. For an empty list it adds the callback instead. If
+// g is not a list it adds the callback with Err set. It returns false if add did.
 func (x *expansion) group(l *task.Link, id task.ID, g Given, m *task.Membership) bool {
 	chord := Callback(l, id, m, x.parent.ReplyTo)
 	if !l.Each {
@@ -84,9 +86,9 @@ func (x *expansion) group(l *task.Link, id task.ID, g Given, m *task.Membership)
 	return true
 }
 
-// Member adds the messages of one member of a group with one member for each element of a list. The
-// member's own result is sent to no submitter; only the callback of the group receives it. It
-// returns false if add did.
+// Member calls add with the messages of one member of a group that has a member for each element of
+// a list. g holds the element, and m the position of the member. The member's own result is sent to
+// no submitter; only the callback of the group receives it. It returns false if add did.
 func (c *Codec) Member(parent *task.Envelope, group *task.Link, id task.ID, queue string, g Given, m *task.Membership, add func(Successor) bool) bool {
 	quiet := *parent
 	quiet.ReplyTo = ""
@@ -94,7 +96,8 @@ func (c *Codec) Member(parent *task.Envelope, group *task.Link, id task.ID, queu
 	return x.member(&group.Members[0], id, g, m)
 }
 
-// member adds the messages of one member of a group. It returns false if add did.
+// member calls add with the messages of the member l of a group, at the position m. It returns
+// false if add did.
 func (x *expansion) member(l *task.Link, group task.ID, g Given, m *task.Membership) bool {
 	id := l.ID
 	if id == "" {
@@ -103,7 +106,8 @@ func (x *expansion) member(l *task.Link, group task.ID, g Given, m *task.Members
 	return x.link(l, id, g, m)
 }
 
-// MemberID returns the id of a member whose link does not set one.
+// MemberID returns the id of the member at index of a group, for a link that does not set one. It
+// is the same in every call.
 func MemberID(group task.ID, index int) task.ID {
 	return task.Derive(group, "member"+strconv.Itoa(index))
 }

@@ -27,7 +27,7 @@ func StampHeld(m *broker.Message, header string, at time.Time) {
 	m.Headers[header] = at.UnixMilli()
 }
 
-// Held reports whether this header of m holds the time at.
+// Held reports whether the header of m is the time at, in milliseconds, as StampHeld has set it.
 func Held(m *broker.Message, header string, at time.Time) bool {
 	switch v := m.Headers[header].(type) {
 	case int64:

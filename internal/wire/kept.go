@@ -43,6 +43,7 @@ type keptHeader struct {
 	Float *string `json:"float,omitempty"`
 }
 
+// keptProperty is one property of a message.
 type keptProperty struct {
 	Key   text `json:"key"`
 	Value text `json:"value"`
@@ -52,6 +53,7 @@ type keptProperty struct {
 // its bytes.
 type text string
 
+// textBytes is the JSON form of a text that is not UTF-8.
 type textBytes struct {
 	Bytes []byte `json:"bytes"`
 }

@@ -38,7 +38,7 @@ func Life(m *broker.Message) int {
 	return 0
 }
 
-// LifeCopy returns the identifier of the requeueing that m comes from, or "".
+// LifeCopy returns the identifier of the requeueing that made m, or "" if m was never requeued.
 func LifeCopy(m *broker.Message) string {
 	s, _ := m.Headers[HeaderLifeCopy].(string)
 	if len(s) > serializer.MaxText || !utf8.ValidString(s) {

@@ -23,8 +23,8 @@ type prepared struct {
 	Message Kept   `json:"message"`
 }
 
-// Prepare returns the serialized form of a message for a queue, to be published later by any
-// process.
+// Prepare returns the serialized form of m for a queue, which any process may publish later. It
+// publishes nothing. Returns the error of a message that cannot be kept.
 func Prepare(queue string, m *broker.Message) ([]byte, error) {
 	return json.Marshal(&prepared{Version: preparedVersion, Queue: queue, Message: Kept{m}})
 }

@@ -72,7 +72,8 @@ func bindRecord(r *resultstore.Record, at place) []byte {
 // required, opening a record twice is an error.
 func (c *Codec) OpenRecord(r *resultstore.Record) error { return c.openRecord(r, place{}) }
 
-// OpenMember opens a record of ProtectMember.
+// OpenMember opens r, a record of ProtectMember, as OpenRecord does. The seal must be bound to this
+// group and index.
 func (c *Codec) OpenMember(r *resultstore.Record, group task.ID, index int) error {
 	return c.openRecord(r, place{group, index})
 }

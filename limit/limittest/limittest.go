@@ -76,7 +76,7 @@ func (w *world) ctx() context.Context {
 	return ctx
 }
 
-// acquire is acquireFor with a lease that does not end during the case.
+// acquire calls acquireFor with a lease that does not end during the case.
 func (w *world) acquire(holder string, ps ...limit.Permit) limit.Decision {
 	w.Helper()
 	return w.acquireFor(lease, holder, ps...)
@@ -113,7 +113,8 @@ func (w *world) release(holder string, ps ...limit.Permit) {
 	}
 }
 
-// eventually repeats ok until it returns true. After patience it fails the case with what.
+// eventually repeats ok until it returns true. If it does not within patience, eventually fails the
+// case; what names the condition.
 func (w *world) eventually(what string, ok func() bool) {
 	w.Helper()
 	for end := time.Now().Add(patience); !ok(); {
@@ -124,9 +125,10 @@ func (w *world) eventually(what string, ok func() bool) {
 	}
 }
 
-// wrapper wraps a limiter as users do.
+// wrapper is a limiter that wraps another one without its optional interfaces, as users write it.
 type wrapper struct{ limit.Limiter }
 
+// Unwrap returns the wrapped limiter, so that capability.As finds its optional interfaces.
 func (w wrapper) Unwrap() any { return w.Limiter }
 
 // testWrapper expects that a wrapper with Unwrap is a limit.Closer if and only if the limiter is

@@ -1,20 +1,22 @@
--- Takes, prolongs and gives back permits, all of a call or none.
+-- Acquires, renews or releases the permits of a holder: all permits of the call, or none.
 --
--- KEYS[3*i-2]      sorted set of the i-th limit: its holders by the end of their lease, in microseconds
--- KEYS[3*i-1]      hash of it: the weight of each holder, and under '' their sum
--- KEYS[3*i]        string of it: up to when its rate is used, in microseconds
+-- KEYS[3*i-2]      sorted set of limit i: its holders by the end of their lease, in microseconds
+-- KEYS[3*i-1]      hash of limit i: the weight of each holder, and under '' their sum
+-- KEYS[3*i]        string of limit i: the time up to which its rate is used, in microseconds
 -- ARGV[1]          'acquire', 'renew' or 'release'
 -- ARGV[2]          the holder
 -- ARGV[3]          the lease in microseconds
 -- ARGV[4*i]        weight
--- ARGV[4*i+1]      how much may be held, 0 for no bound
--- ARGV[4*i+2]      microseconds between two units of the rate, 0 for no bound
--- ARGV[4*i+3]      how far ahead the rate may be used, in microseconds
--- returns          acquire: -1 granted, 0 refused because of what is held, n > 0 refused by a rate for n microseconds at least;
---                  renew: 1 done, 0 lost; release: 1
+-- ARGV[4*i+1]      largest weight that all holders together may hold, 0 for no limit
+-- ARGV[4*i+2]      time between two units of the rate in microseconds, 0 for no rate
+-- ARGV[4*i+3]      time for which the rate may be used ahead, in microseconds
+-- returns          acquire: -1 granted; 0 refused because of the held weight; n > 0 refused by a
+--                  rate, for at least n microseconds
+--                  renew: 1 renewed; 0 the holder does not hold one of the permits
+--                  release: 1
 --
--- To run it again with the same arguments changes nothing but the lease, and counts against a rate that is without a bound on
--- what is held.
+-- Running it again with the same arguments changes only the lease. A permit with a rate and without
+-- a largest weight is counted again.
 
 local op, holder, lease = ARGV[1], ARGV[2], tonumber(ARGV[3])
 local time = redis.call('TIME')
@@ -25,7 +27,7 @@ local function whole(n)
   return string.format('%.0f', n)
 end
 
--- drop ends what a holder holds of a limit.
+-- drop removes the holder who and its weight from a limit. Both keys of an empty limit are deleted.
 local function drop(ends, weights, who)
   local weight = redis.call('HGET', weights, who)
   redis.call('ZREM', ends, who)
@@ -38,14 +40,15 @@ local function drop(ends, weights, who)
   end
 end
 
--- expire drops those whose leases have ended.
+-- expire removes the holders of a limit whose leases have ended.
 local function expire(ends, weights)
   for _, who in ipairs(redis.call('ZRANGEBYSCORE', ends, '-inf', whole(now))) do
     drop(ends, weights, who)
   end
 end
 
--- hold has the holder hold it until its lease ends, and the keys live as long as the last of them.
+-- hold makes the lease of the holder end after lease microseconds. The keys of the limit expire a
+-- second after its last lease.
 local function hold(ends, weights)
   redis.call('ZADD', ends, whole(now + lease), holder)
   local last = tonumber(redis.call('ZRANGE', ends, -1, -1, 'WITHSCORES')[2])

@@ -91,8 +91,9 @@ func New(c Config) (*Limiter, error) {
 	return &Limiter{conn: conn, script: redisconn.NewScript(source), usage: redisconn.NewScript(usageSource), prefix: "swj:limit:{" + c.Namespace + "}:"}, nil
 }
 
-// Acquire implements [limit.Limiter]. It waits for the server, and repeats a call of unknown
-// outcome, until ctx ends. Without permits it grants and asks no server.
+// Acquire implements [limit.Limiter]: it grants all permits to holder, or none, in one script. It
+// does not wait for permits. It waits for the server, and repeats a call of unknown outcome, until
+// ctx ends. Without permits it grants and asks no server.
 //
 // Returns [limit.ErrBadPermit] for invalid arguments. After [limit.ErrUnavailable], which it also
 // returns after Close, the permits may be held. They become free when the lease ends.
@@ -107,11 +108,13 @@ func (l *Limiter) Acquire(ctx context.Context, holder string, lease time.Duratio
 	return limit.Decision{RetryAfter: time.Duration(answer) * time.Microsecond}, nil
 }
 
-// Renew implements [limit.Limiter]. It waits for the server, and repeats a call of unknown outcome,
-// until ctx ends. Without permits it returns nil and asks no server. Returns [limit.ErrLost], with
-// no lease changed, if the holder does not hold one of the permits. Returns [limit.ErrBadPermit]
-// for invalid arguments. After [limit.ErrUnavailable], also returned after Close, the leases may be
-// extended or not.
+// Renew implements [limit.Limiter]: it makes the leases of all permits with a Max end after lease
+// from now, in one script. Without permits it returns nil and asks no server. It waits for the
+// server, and repeats a call of unknown outcome, until ctx ends.
+//
+// Returns [limit.ErrLost], with no lease changed, if the holder does not hold one of the permits.
+// Returns [limit.ErrBadPermit] for invalid arguments. After [limit.ErrUnavailable], also returned
+// after Close, the leases may be extended or not.
 func (l *Limiter) Renew(ctx context.Context, holder string, lease time.Duration, ps ...limit.Permit) error {
 	answer, err := l.eval(ctx, "renew", holder, lease, ps)
 	if err == nil && answer == 0 {
@@ -120,10 +123,10 @@ func (l *Limiter) Renew(ctx context.Context, holder string, lease time.Duration,
 	return err
 }
 
-// Release implements [limit.Limiter]. It waits for the server, and repeats a call of unknown
-// outcome, until ctx ends. Returns [limit.ErrBadPermit] for invalid arguments. After
-// [limit.ErrUnavailable], also returned after Close, the permits may still be held. They become
-// free when the lease ends.
+// Release implements [limit.Limiter]: it removes holder and its weight from the permits that it
+// holds. It waits for the server, and repeats a call of unknown outcome, until ctx ends. Returns
+// [limit.ErrBadPermit] for invalid arguments. After [limit.ErrUnavailable], also returned after
+// Close, the permits may still be held. They become free when the lease ends.
 func (l *Limiter) Release(ctx context.Context, holder string, ps ...limit.Permit) error {
 	_, err := l.eval(ctx, "release", holder, limit.MinLease, ps)
 	return err
@@ -133,12 +136,13 @@ func (l *Limiter) Release(ctx context.Context, holder string, ps ...limit.Permit
 // returns ctx's error if ctx ends first. Close is idempotent.
 func (l *Limiter) Close(ctx context.Context) error { return l.conn.Close(ctx) }
 
-// eval runs the operation op of the script and returns its answer. While the outcome is unknown, it
-// repeats the call until ctx ends or Close. Repeating is harmless, except that a rate may be
-// counted twice.
+// eval runs the operation op of the script, "acquire", "renew" or "release", and returns its
+// answer. Without permits it returns -1, which means granted, and asks no server. While the outcome
+// is unknown, it repeats the call until ctx ends or Close. Repeating is harmless, except that a
+// rate may be counted twice.
 //
-// Without permits it returns -1, which means granted. Returns [limit.ErrBadPermit] for invalid
-// arguments, and [limit.ErrUnavailable] for errors of the server.
+// Returns [limit.ErrBadPermit] for invalid arguments, and [limit.ErrUnavailable] for errors of the
+// server.
 func (l *Limiter) eval(ctx context.Context, op, holder string, lease time.Duration, ps []limit.Permit) (int64, error) {
 	asks, err := limit.Check(holder, lease, ps)
 	if err != nil || len(asks) == 0 {

@@ -14,7 +14,8 @@ var usageSource string
 
 var _ limit.Reader = (*Limiter)(nil)
 
-// Usage implements [limit.Reader]. It makes one call to the server.
+// Usage implements [limit.Reader]: it reads the use of the limit key with one call to the server.
+// Returns [limit.ErrUnavailable] for every error, also if ctx has ended.
 func (l *Limiter) Usage(ctx context.Context, key string) (limit.Usage, error) {
 	keys := []string{l.prefix + "ends:" + key, l.prefix + "weights:" + key, l.prefix + "rate:" + key}
 	v, err := l.conn.Eval(ctx, l.usage, keys, limit.MaxHolders)

@@ -1,9 +1,10 @@
--- Shows the use of a limit and changes nothing.
+-- Returns the use of a limit and changes nothing.
 --
 -- KEYS[1], KEYS[2], KEYS[3]  the keys of the limit, as in limit.lua
--- ARGV[1]                    the largest number of holders
--- returns                    the held weight, the microseconds for which the rate is used ahead, and for each holder its name,
---                            its weight and the microseconds until its lease ends
+-- ARGV[1]                    the largest number of returned holders
+-- returns                    the held weight; the microseconds for which the rate is used ahead;
+--                            then for each holder its name, its weight, and the microseconds until
+--                            its lease ends
 
 local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000000 + tonumber(time[2])

@@ -18,8 +18,9 @@ type state struct {
 	mine bool  // the holder holds the permit
 }
 
-// acquire grants all permits to a holder, or none. It waits for other transactions that change the
-// same limits. It runs in a transaction and returns the errors of its statements.
+// acquire grants all permits to holder, or none, in transaction tx: it locks their keys, reads
+// their states and stores the holder and the used rates. A refusal stores nothing. It waits for
+// other transactions that change the same limits. It returns the errors of its statements.
 func (l *Limiter) acquire(ctx context.Context, tx *sqlconn.Tx, holder string, lease time.Duration, asks []limit.Ask) (limit.Decision, error) {
 	if err := l.lock(ctx, tx, asks); err != nil {
 		return limit.Decision{}, err

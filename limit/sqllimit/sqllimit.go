@@ -50,8 +50,9 @@ func New(c Config) (*Limiter, error) {
 	return l, nil
 }
 
-// Acquire implements [limit.Limiter]. It waits for the database, and repeats a call of unknown
-// outcome, until ctx ends. Without permits it grants and asks no database.
+// Acquire implements [limit.Limiter]: it grants all permits to holder, or none, in one transaction.
+// It does not wait for permits. It waits for the database, and repeats a call of unknown outcome,
+// until ctx ends. Without permits it grants and asks no database. It may delete expired rows.
 //
 // Returns [limit.ErrBadPermit] for invalid arguments. After [limit.ErrUnavailable], which it also
 // returns after Close, the permits may be held. They become free when the lease ends.
@@ -74,11 +75,13 @@ func (l *Limiter) Acquire(ctx context.Context, holder string, lease time.Duratio
 	return d, nil
 }
 
-// Renew implements [limit.Limiter]. It waits for the database, and repeats a call of unknown
-// outcome, until ctx ends. Without permits with a Max it returns nil and asks no database. Returns
-// [limit.ErrLost], with no lease changed, if the holder does not hold one of the permits. Returns
-// [limit.ErrBadPermit] for invalid arguments. After [limit.ErrUnavailable], also returned after
-// Close, the leases may be extended or not.
+// Renew implements [limit.Limiter]: it makes the leases of all permits with a Max end after lease
+// from now. Without such permits it returns nil and asks no database. It waits for the database,
+// and repeats a call of unknown outcome, until ctx ends.
+//
+// Returns [limit.ErrLost], with no lease changed, if the holder does not hold one of the permits.
+// Returns [limit.ErrBadPermit] for invalid arguments. After [limit.ErrUnavailable], also returned
+// after Close, the leases may be extended or not.
 func (l *Limiter) Renew(ctx context.Context, holder string, lease time.Duration, ps ...limit.Permit) error {
 	asks, err := limit.Check(holder, lease, ps)
 	asks = slices.DeleteFunc(asks, func(a limit.Ask) bool { return a.Max == 0 })
@@ -99,10 +102,10 @@ func (l *Limiter) Renew(ctx context.Context, holder string, lease time.Duration,
 	})
 }
 
-// Release implements [limit.Limiter]. It waits for the database, and repeats a call of unknown
-// outcome, until ctx ends. Returns [limit.ErrBadPermit] for invalid arguments. After
-// [limit.ErrUnavailable], also returned after Close, the permits may still be held. They become
-// free when the lease ends.
+// Release implements [limit.Limiter]: it deletes the rows of the permits that holder holds. It
+// waits for the database, and repeats a call of unknown outcome, until ctx ends. Returns
+// [limit.ErrBadPermit] for invalid arguments. After [limit.ErrUnavailable], also returned after
+// Close, the permits may still be held. They become free when the lease ends.
 func (l *Limiter) Release(ctx context.Context, holder string, ps ...limit.Permit) error {
 	asks, err := limit.Check(holder, limit.MinLease, ps)
 	if err != nil || len(asks) == 0 {
@@ -148,10 +151,12 @@ func (l *Limiter) repeat(ctx context.Context, op string, fn func() error) error 
 // return nil at once. After an error the next call tries again.
 func (l *Limiter) ready(ctx context.Context) error { return l.conn.Ready(ctx) }
 
-// quoted returns a key or a holder in its stored form: any bytes as a text without a NUL.
+// quoted returns a key or a holder, which may be any bytes, in its stored form: ASCII text in
+// quotes, without a NUL.
 func quoted(text string) string { return strconv.QuoteToASCII(text) }
 
-// list returns a list of permits for a statement, with a number for each.
+// list returns the JSON list of permits that a statement takes: for each permit its quoted key and
+// the result of number. number gets the index of the permit in asks and the permit.
 func list(asks []limit.Ask, number func(i int, a limit.Ask) int64) string {
 	pairs := make([][2]any, len(asks))
 	for i, a := range asks {
@@ -161,11 +166,13 @@ func list(asks []limit.Ask, number func(i int, a limit.Ask) int64) string {
 	return string(text)
 }
 
-// place is the number of a permit in a list that needs only its key, or its place in asks.
+// place returns i, the index of a permit in asks. It is the argument number of list for statements
+// that need the index, or only the keys.
 func place(i int, _ limit.Ask) int64 { return int64(i) }
 
-// lock takes the locks of the permits' keys until the transaction ends. All transactions take them
-// in the order of their numbers. It waits for other transactions. It does nothing on SQLite.
+// lock takes an advisory lock for the key of each permit, until the transaction ends. All
+// transactions take them in the order of their numbers. It waits for other transactions that hold
+// one, and returns the error of its statement. It does nothing on SQLite.
 func (l *Limiter) lock(ctx context.Context, tx *sqlconn.Tx, asks []limit.Ask) error {
 	if l.text.lock == "" {
 		return nil

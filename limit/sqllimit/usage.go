@@ -13,7 +13,9 @@ import (
 
 var _ limit.Reader = (*Limiter)(nil)
 
-// Usage implements [limit.Reader]. It reads in one transaction.
+// Usage implements [limit.Reader]: it reads the use of the limit key in one transaction, and makes
+// the tables before if needed. Returns [limit.ErrUnavailable] for every error, also if ctx has
+// ended.
 func (l *Limiter) Usage(ctx context.Context, key string) (u limit.Usage, err error) {
 	if err := l.ready(ctx); err != nil {
 		return u, fmt.Errorf("sqllimit usage: %w: %w", limit.ErrUnavailable, err)

@@ -9,7 +9,8 @@ import (
 	"github.com/swarmiji/swarmiji/outbox"
 )
 
-// Stats implements [outbox.Inspector].
+// Stats implements [outbox.Inspector]: it counts the messages and the live relays. It waits for the
+// database and returns the errors of view.
 func (s *Store) Stats(ctx context.Context) (st outbox.Stats, err error) {
 	err = s.view(ctx, "stats", func(ctx context.Context, tx *sqlconn.Tx) error {
 		st = outbox.Stats{}
@@ -30,7 +31,8 @@ func (s *Store) Stats(ctx context.Context) (st outbox.Stats, err error) {
 	return st, err
 }
 
-// Dead implements [outbox.Inspector].
+// Dead implements [outbox.Inspector]: it returns up to most dead messages, the oldest first. It
+// waits for the database and returns the errors of view.
 func (s *Store) Dead(ctx context.Context, most int) ([]outbox.DeadMessage, error) {
 	var all []outbox.DeadMessage
 	err := s.view(ctx, "dead", func(ctx context.Context, tx *sqlconn.Tx) error {
@@ -53,18 +55,21 @@ func (s *Store) Dead(ctx context.Context, most int) ([]outbox.DeadMessage, error
 	return all, err
 }
 
-// Requeue implements [outbox.Inspector]. It is one transaction, and notifies the relays.
+// Requeue implements [outbox.Inspector]: one transaction puts dead messages back, notifies the
+// relays, and returns their number. It waits for the database and returns the errors of update.
 func (s *Store) Requeue(ctx context.Context, ids ...string) (int, error) {
 	return s.each(ctx, "requeue", ids, s.text.back, s.text.drop)
 }
 
-// Drop implements [outbox.Inspector]. It is one transaction.
+// Drop implements [outbox.Inspector]: one transaction deletes dead messages and returns their
+// number. It waits for the database and returns the errors of update.
 func (s *Store) Drop(ctx context.Context, ids ...string) (int, error) {
 	return s.each(ctx, "drop", ids, s.text.drop)
 }
 
-// each runs the statements for each id in one transaction. It returns the number of rows that the
-// last statement changed.
+// each executes the statements with each id in one transaction, and notifies the relays. It returns
+// the number of rows that the last statement changed, for all ids together. It waits for the
+// database and returns the errors of update; what names the operation.
 func (s *Store) each(ctx context.Context, what string, ids []string, statements ...string) (n int, err error) {
 	err = s.update(ctx, what, func(ctx context.Context, tx *sqlconn.Tx) error {
 		n = 0

@@ -68,8 +68,9 @@ func (s *Store) PublishTx(ctx context.Context, t tx.Tx, ms []broker.Outgoing) er
 	return wrap(err, "publish")
 }
 
-// encode returns the values of a message in the order of columns. Returns ErrMalformed or
-// ErrTooLarge if it cannot be stored.
+// encode returns the values of a message for the statement of insert, in the order of its columns.
+// Returns ErrMalformed if the message, its queue or its OrderKey is invalid, and ErrTooLarge for a
+// body above MaxBody.
 func (s *Store) encode(o broker.Outgoing) ([]any, error) {
 	m := o.Message
 	if err := messagecode.Check(m, s.cfg.MaxBody); err != nil {
@@ -101,7 +102,8 @@ func (s *Store) encode(o broker.Outgoing) ([]any, error) {
 	}, nil
 }
 
-// checkText returns ErrMalformed if a database cannot store s as a text.
+// checkText returns ErrMalformed if s is not valid UTF-8 or has a NUL, since a database cannot
+// store it. The argument what names the text in the error.
 func checkText(what, s string) error {
 	if !utf8.ValidString(s) || strings.Contains(s, "\x00") {
 		return fmt.Errorf("%w: the %s is not text", broker.ErrMalformed, what)
@@ -109,8 +111,10 @@ func checkText(what, s string) error {
 	return nil
 }
 
-// at returns the stored form of a time of delivery: a time, or with fromNow 1 a duration from now,
-// in microseconds. It rounds up, since SQLite's clock is cut to milliseconds.
+// at returns the two columns that store a time of delivery. With fromNow 0, at is the time in
+// microseconds since 1970; 0: at once. With fromNow 1, at is the duration in microseconds from the
+// database's time of the insert. It rounds a duration up, since SQLite's clock is cut to
+// milliseconds.
 func (s *Store) at(t time.Time) (at, fromNow int64) {
 	d, relative := broker.FromNow(t)
 	if t.IsZero() || relative && d <= 0 {
@@ -122,7 +126,8 @@ func (s *Store) at(t time.Time) (at, fromNow int64) {
 	return int64((d+time.Microsecond-1)/time.Microsecond) + 999, 1
 }
 
-// bucketOf returns the bucket of a key. Without a key it is random.
+// bucketOf returns the number of the bucket for an OrderKey, by its hash. Without a key the bucket
+// is random.
 func bucketOf(key string) int64 {
 	if key == "" {
 		return rand.Int64N(outbox.Buckets) //nolint:gosec // spreads the load
@@ -132,9 +137,9 @@ func bucketOf(key string) int64 {
 	return int64(h.Sum32() % outbox.Buckets)
 }
 
-// insert returns the statement that stores n messages, with the values of encode as parameters.
-// Messages that are stored already are left out. The values are cast, since a client library may
-// pass them without types.
+// insert returns the SQL statement that stores n messages. Its parameters are the values of encode
+// for each message. The statement skips messages that are stored already. It casts the values,
+// since a client library may pass them without types.
 func (t *texts) insert(n int) string {
 	types := []string{"text", "bigint", "text", "text", "bigint", "bigint", "text", "bigint", "bigint", "bigint", "text", t.bytes, t.bytes}
 	var b strings.Builder

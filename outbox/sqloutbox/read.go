@@ -12,7 +12,9 @@ import (
 	"github.com/swarmiji/swarmiji/outbox"
 )
 
-// Read implements [outbox.Store]: up to 256 messages and 32 failed ones, of about 4 MiB together.
+// Read implements [outbox.Store]: it returns up to 256 messages and 32 failed ones of these
+// buckets, about 4 MiB together, ordered by Seq. It waits for the database and returns the errors
+// of view.
 func (s *Store) Read(ctx context.Context, buckets []int) ([]outbox.Row, error) {
 	numbers := make([]int64, len(buckets))
 	for i, b := range buckets {
@@ -37,7 +39,8 @@ func (s *Store) Read(ctx context.Context, buckets []int) ([]outbox.Row, error) {
 	return page, err
 }
 
-// scan returns the message of a row. Headers that cannot be read are left out.
+// scan returns the message of the current row. A delay becomes a time by the clock of this process.
+// Headers that cannot be read are left out. Returns the error of Scan.
 func scan(rows sqlconn.Rows) (outbox.Row, error) {
 	r := outbox.Row{Outgoing: broker.Outgoing{Message: &broker.Message{}}}
 	m := r.Message
@@ -56,8 +59,10 @@ func scan(rows sqlconn.Rows) (outbox.Row, error) {
 	return r, nil
 }
 
-// Settle implements [outbox.Store]. Its statements name the rows by numbers that are never used
-// again. So a late call changes only rows whose outcome it has.
+// Settle implements [outbox.Store]: one transaction deletes the sent rows, sets the next attempt of
+// failed ones, and moves dead ones to the dead messages. Its statements name the rows by numbers
+// that are never used again. So a late call changes only rows whose outcome it has. It waits for
+// the database and returns the errors of update.
 func (s *Store) Settle(ctx context.Context, o outbox.Settlement) error {
 	return s.update(ctx, "settle", func(ctx context.Context, tx *sqlconn.Tx) error {
 		if len(o.Sent) > 0 {
@@ -85,7 +90,8 @@ func (s *Store) Settle(ctx context.Context, o outbox.Settlement) error {
 // maxReason limits a stored reason, in bytes.
 const maxReason = 1000
 
-// clean returns a reason that a database can store as a text.
+// clean returns reason in a form that a database can store: up to maxReason bytes of valid UTF-8
+// without NUL.
 func clean(reason string) string {
 	return strings.ToValidUTF8(strings.ReplaceAll(reason[:min(len(reason), maxReason)], "\x00", ""), "")
 }

@@ -49,8 +49,8 @@ func New(cfg Config) (*Store, error) {
 // cannot be created while a transaction of the program writes.
 func (s *Store) Prepare(ctx context.Context) error { return wrap(s.conn.Ready(ctx), "prepare") }
 
-// update prepares the tables and runs fn in a transaction. It waits for the database. Errors are
-// wrapped by wrap.
+// update prepares the tables and runs fn in a transaction. It waits for the database. It returns
+// the error of fn or of the database as wrap changes it; what names the operation.
 func (s *Store) update(ctx context.Context, what string, fn sqlconn.Func) error {
 	if err := s.Prepare(ctx); err != nil {
 		return err
@@ -58,8 +58,8 @@ func (s *Store) update(ctx context.Context, what string, fn sqlconn.Func) error 
 	return wrap(s.conn.Update(ctx, fn), what)
 }
 
-// view prepares the tables and runs fn, which only reads. It waits for the database. Errors are
-// wrapped by wrap.
+// view prepares the tables and runs fn, which only reads. It waits for the database. It returns the
+// error of fn or of the database as wrap changes it; what names the operation.
 func (s *Store) view(ctx context.Context, what string, fn sqlconn.Func) error {
 	if err := s.Prepare(ctx); err != nil {
 		return err
@@ -67,18 +67,19 @@ func (s *Store) view(ctx context.Context, what string, fn sqlconn.Func) error {
 	return wrap(s.conn.View(ctx, fn), what)
 }
 
-// Watch implements [outbox.Store].
+// Watch implements [outbox.Store]: changed receives a value when messages may have been committed.
+// stop ends that. It does not wait for the database.
 func (s *Store) Watch() (changed <-chan struct{}, stop func()) {
 	w := s.conn.Watch(0, s.topic)
 	return w.C(), w.Close
 }
 
-// Close waits for running calls. It leaves the database open. It is idempotent. Relays of the Store
-// end with broker.ErrClosed. If ctx ends earlier, Close returns its error.
+// Close waits for running calls. It leaves the database open. Relays of the Store end with
+// broker.ErrClosed. If ctx ends first, Close returns ctx's error. Further calls do nothing.
 func (s *Store) Close(ctx context.Context) error { return s.conn.Close(ctx) }
 
-// wrap returns err with the operation what in its text, and with the sentinel of package broker
-// that fits it. It returns nil for a nil err.
+// wrap adds to err the operation what and the matching error of package broker, such as
+// ErrUnavailable. An error without a match gets only the operation. It returns nil for nil.
 func wrap(err error, what string) error {
 	if err == nil {
 		return nil

@@ -126,7 +126,8 @@ func newTexts(d sqlconn.Dialect) *texts {
 	return t
 }
 
-// list returns numbers as a parameter.
+// list returns numbers as the argument for one parameter of a statement: a slice on PostgreSQL,
+// JSON text on SQLite.
 func (t *texts) list(numbers []int64) any {
 	if t.dialect == sqlconn.Postgres {
 		return numbers

@@ -60,6 +60,7 @@ type replies struct {
 	err     error         // returned by Close
 }
 
+// item is one result of Receive: a record, or the error that Receive returns instead.
 type item struct {
 	rec resultstore.Record
 	err error

@@ -78,7 +78,7 @@ func isSent(r *resultstore.Record) bool { return r.State.Terminal() || r.Error !
 //
 // While the queue does not exist Save tries again, because the submitter may be about to declare
 // it. Once the queue has been missing for 3 s, Save returns [resultstore.ErrUnreachable]. All later
-// ones for this node do so at once, until the queue exists again.
+// calls for this node return it at once, until the queue exists again.
 //
 // Save never returns ErrStale. It also returns:
 //
@@ -211,8 +211,8 @@ func (s *Store) Close(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// closeError returns the error of closing a part, with the port's error; its connection may end at
-// the same moment. It returns nil for nil.
+// closeError wraps the error of closing the publisher or a connection with the port's error. It
+// returns nil for nil.
 func closeError(err error) error {
 	if err == nil {
 		return nil

@@ -92,8 +92,8 @@ func (s *Store) Arrive(ctx context.Context, a resultstore.Arrival) (resultstore.
 	return m.known(), nil
 }
 
-// known returns the state of the group as a [resultstore.Gatherer] reports it. Call it with
-// table.mu held.
+// known returns size, arrived and failed members and decider of the group as a
+// [resultstore.Gathered]. Call it with table.mu held.
 func (m *members) known() resultstore.Gathered {
 	return resultstore.Gathered{Size: m.size, Done: len(m.ends), Failed: m.failed, Decider: m.decider}
 }

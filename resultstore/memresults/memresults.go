@@ -151,9 +151,10 @@ func (s *Store) Delete(ctx context.Context, id task.ID) error {
 	return nil
 }
 
-// Notify implements [resultstore.Notifier]. Every open stream of node receives every terminal
-// record that is saved from now on. A stream loses records only if its reader is slow, see
-// [Config.Buffer]. Returns ErrClosed after Close, and ctx's error if ctx has ended. It takes t.mu.
+// Notify implements [resultstore.Notifier]: it returns a stream of the terminal records for node
+// that are saved from now on. Every open stream of node receives each of them. A stream loses
+// records only if its reader is slow, see [Config.Buffer]. Returns ErrClosed after Close, and ctx's
+// error if ctx has ended. It takes t.mu.
 func (s *Store) Notify(ctx context.Context, node string) (resultstore.Notifications, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err

@@ -106,9 +106,10 @@ func (t *table) forget(e *entry) {
 	t.expiry.remove(e)
 }
 
+// now returns the time since the start of the store, on the monotonic clock.
 func (t *table) now() time.Duration { return time.Since(t.start) }
 
-// deadline returns now plus ttl, at most the largest duration.
+// deadline returns now plus ttl, or the largest duration if the sum would overflow.
 func deadline(now, ttl time.Duration) time.Duration {
 	if ttl > math.MaxInt64-now {
 		return math.MaxInt64

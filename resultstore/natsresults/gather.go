@@ -37,7 +37,7 @@ func begunKey(id task.ID) string { return " b" + string(id) }
 // max_payload. The limit also keeps a forged index from allocating memory for all indexes below it.
 const maxMembers = 4 << 20
 
-// groupState holds the stored state of a group.
+// groupState holds the stored state of a group, with a bit for each index whose member has arrived.
 type groupState struct {
 	size, failed, decider, largest int
 	arrived                        []byte // a bit for each index
@@ -65,14 +65,14 @@ func (g *groupState) decidedBy(a *resultstore.Arrival) bool {
 	return g.decider >= 0 || a.Decides || max(g.size, a.Size) == g.done+1
 }
 
-// known returns the state as a [resultstore.Gatherer] reports it.
+// known returns size, done, failed and decider of g as a [resultstore.Gathered].
 func (g *groupState) known() resultstore.Gathered {
 	return resultstore.Gathered{Size: g.size, Done: g.done, Failed: g.failed, Decider: g.decider}
 }
 
 // arrive adds the arrival a to g and reports whether that changed g. It sets the size if it was
-// unknown, and adds the member if it is the first one at its index. It sets the decider if a
-// decides or completes the group.
+// unknown, and adds the member if it is the first one at its index. It sets the decider if the new
+// member decides the group or the group is complete.
 func (g *groupState) arrive(a *resultstore.Arrival) (changed bool) {
 	if g.size == 0 && a.Size > 0 {
 		g.size, changed = a.Size, true
@@ -200,9 +200,9 @@ func (s *Store) Group(ctx context.Context, group task.ID) (resultstore.Gathered,
 // lockStripes is the number of locks that all groups share.
 const lockStripes = 64
 
-// lockGroup locks a group against other arrivals of this process, which would only cause conflicts.
-// It waits until ctx ends and then returns ErrUnavailable. Call unlock after the arrival. Groups
-// with the same hash share a lock.
+// lockGroup waits for the lock of a group and takes it against other arrivals of this process,
+// which would only cause conflicts. If ctx ends first it returns ErrUnavailable. Call unlock after
+// the arrival. Groups with the same hash share a lock.
 func (s *Store) lockGroup(ctx context.Context, group task.ID) (unlock func(), err error) {
 	lock := s.groupLocks[maphash.String(s.seed, string(group))%lockStripes]
 	select {

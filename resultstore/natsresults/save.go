@@ -27,6 +27,8 @@ import (
 // While the outcome is unknown it tries again until ctx ends. After [resultstore.ErrUnavailable]
 // the record may have been stored; saving it again is safe. It also returns:
 //
+//   - [resultstore.ErrStale] if the stored record is newer, or final and different and r does not
+//     reopen it
 //   - [task.ErrBadID] for an invalid ID
 //   - [resultstore.ErrMalformed] for a state that is not recorded or a record that cannot be
 //     encoded
@@ -167,6 +169,7 @@ type recent struct {
 	tags map[task.ID]tag
 }
 
+// tag holds the sequence of an open record in the stream, and the fencing token of that record.
 type tag struct {
 	seq                    uint64
 	generation, deliveries int

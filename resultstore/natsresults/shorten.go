@@ -14,10 +14,10 @@ const (
 	shortenTime = 5 * time.Minute // for all members of a group
 )
 
-// shorten reduces the retention of the members from one index to another to twice that of the
-// decided group. They were stored with the longer retention of an undecided group. Call it when the
-// arrival a decided the group or found it decided. After Close it does nothing. It takes s.mu, but
-// not while it works.
+// shorten reduces the retention of the members with the indexes from to to, both included, to twice
+// that of the decided group. It skips indexes that have not arrived. The members were stored with
+// the longer retention of an undecided group. Call it when the arrival a decided the group or found
+// it decided. After Close it does nothing. It takes s.mu, but not while it works.
 //
 // It works on a goroutine of its own if fewer than maxShortens exist, also after the end of ctx.
 // Otherwise the caller does the work and blocks until the end of ctx at most. Both end after

@@ -118,12 +118,13 @@ func (s *Store) refresh(ctx context.Context) (*stream, error) {
 	return st, nil
 }
 
-// merge returns the configuration that the existing stream have should get, and whether that is a
-// change. It reports no change if AllowMsgTTL is on. It also reports none if the server has
-// ignored AllowMsgTTL before and MaxAge is set.
+// merge returns the configuration that the stream should get, and whether that differs from have,
+// its present configuration. It does not differ if AllowMsgTTL is on, or if the server has ignored
+// AllowMsgTTL before and MaxAge is set.
 //
-// Otherwise it switches AllowMsgTTL on. It also sets a missing MaxAge to Config.TTL, because an
-// older server ignores AllowMsgTTL.
+// Otherwise merge switches AllowMsgTTL on and sets s.tooOld: if a later call finds AllowMsgTTL off,
+// the server has ignored it. It also sets a missing MaxAge to Config.TTL, because an older server
+// ignores AllowMsgTTL.
 func (s *Store) merge(have jetstream.StreamConfig) (jetstream.StreamConfig, bool) {
 	if have.AllowMsgTTL {
 		return have, false

@@ -71,6 +71,8 @@ func New(c Config) (*Store, error) {
 //
 // It also returns:
 //
+//   - [resultstore.ErrStale] if the stored record is newer, or final and different and r does not
+//     reopen it
 //   - [task.ErrBadID] for an invalid ID
 //   - [resultstore.ErrMalformed] for a state that is not recorded, a record that cannot be encoded,
 //     or if the key holds a value that is not a record, which stays

@@ -126,8 +126,10 @@ func (w *world) streamWorks(n resultstore.Notifications, worker resultstore.Resu
 	}
 }
 
-// streamThrough saves records before and after a fault and expects later records on the stream.
-// With RepliesOnly every record that Save confirmed must arrive.
+// streamThrough calls fault, saves records for node with worker, and waits until one of them
+// arrives on the stream n. Then it receives the others that arrive. If the store promises
+// RepliesOnly and Durable it also saves records before the fault, and all records must arrive. It
+// fails the case otherwise.
 func (w *world) streamThrough(n resultstore.Notifications, worker resultstore.ResultStore, node string, fault func()) {
 	w.Helper()
 	waiting := map[task.ID]bool{}
@@ -185,15 +187,16 @@ func (w *world) unavailable(name string, call func(ctx context.Context) error) {
 	}
 }
 
-// Bench measures Save alone, and Save with the notification of its submitter.
+// Bench measures Save alone, and Save with the notification of its submitter. Both are
+// subbenchmarks of b; open makes the Harness of each.
 func Bench(b *testing.B, open func(t testing.TB) *Harness) {
 	b.Helper()
 	b.Run("save", func(b *testing.B) { bench(b, open(b), false) })
 	b.Run("save and receive", func(b *testing.B) { bench(b, open(b), true) })
 }
 
-// bench measures Save of a new terminal record, and its receipt if receive is true. It skips the
-// measurement if the adapter does not promise Notify.
+// bench measures Save of a new terminal record, and also its receipt if receive is true. It skips
+// the measurement if receive is true and the adapter does not promise Notify.
 func bench(b *testing.B, h *Harness, receive bool) {
 	if receive && !h.Promises.Notify {
 		b.Skip("the adapter does not promise Notify")

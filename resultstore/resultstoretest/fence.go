@@ -187,7 +187,8 @@ func fenceCases() []testCase {
 // model implements the rules of the port for one task.
 type model struct{ kept *resultstore.Record }
 
-// save stores r, or returns true if the rules refuse it.
+// save stores r and returns false, or returns true if the rules refuse r. The same final record
+// again is not refused and changes nothing.
 func (m *model) save(r resultstore.Record) (stale bool) {
 	switch {
 	case m.kept == nil:

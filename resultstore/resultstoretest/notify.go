@@ -14,9 +14,10 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// wrapper is a store in the form that users write.
+// wrapper is a store that wraps another one without its optional interfaces, as users write it.
 type wrapper struct{ resultstore.ResultStore }
 
+// Unwrap returns the wrapped store, so that capability.As finds its optional interfaces.
 func (w wrapper) Unwrap() any { return w.ResultStore }
 
 // notifyCases returns the cases of streams of notifications and replies.
@@ -411,7 +412,8 @@ func notifyCases() []testCase {
 	}
 }
 
-// drain receives records until every waiting task was announced.
+// drain receives records until all tasks in waiting have arrived. It removes each received one from
+// waiting. It fails the case if Receive returns an error.
 func (w *world) drain(n resultstore.Notifications, waiting map[task.ID]bool) {
 	w.Helper()
 	for total := len(waiting); len(waiting) > 0; {

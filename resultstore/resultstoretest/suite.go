@@ -43,36 +43,45 @@ type testCase = suite.Case[*Harness, *world]
 // need checks whether the harness supports a case. It returns the reason to skip the case, or "".
 type need = func(h *Harness) string
 
-// The needs… functions return the reason to skip a case, or "" if the harness or its Promises have
-// what their name says. needsRecords needs a store that keeps records, needsReplies a reply queue.
+// needsSever returns the reason to skip a case, or "" if the harness has Sever.
 func needsSever(h *Harness) string { return suite.Unless(h.Sever != nil, "the harness has no Sever") }
 
+// needsRestart returns the reason to skip a case, or "" if the harness has Restart.
 func needsRestart(h *Harness) string {
 	return suite.Unless(h.Restart != nil, "the harness has no Restart")
 }
 
+// needsDown returns the reason to skip a case, or "" if the harness has Down.
 func needsDown(h *Harness) string { return suite.Unless(h.Down != nil, "the harness has no Down") }
 
+// needsRecords returns the reason to skip a case, or "" if the store keeps records: it does not
+// promise RepliesOnly.
 func needsRecords(h *Harness) string {
 	return suite.Unless(!h.Promises.RepliesOnly, "the adapter keeps no records")
 }
 
+// needsReplies returns the reason to skip a case, or "" if the store is a reply queue: it promises
+// RepliesOnly.
 func needsReplies(h *Harness) string {
 	return suite.Unless(h.Promises.RepliesOnly, "the adapter is no reply queue")
 }
 
+// needsNotify returns the reason to skip a case, or "" if the adapter promises Notify.
 func needsNotify(h *Harness) string {
 	return suite.Unless(h.Promises.Notify, "the adapter does not promise Notify")
 }
 
+// needsDurable returns the reason to skip a case, or "" if the adapter promises Durable.
 func needsDurable(h *Harness) string {
 	return suite.Unless(h.Promises.Durable, "the adapter does not promise Durable")
 }
 
+// needsTTL returns the reason to skip a case, or "" if the adapter promises a TTL.
 func needsTTL(h *Harness) string {
 	return suite.Unless(h.Promises.TTL > 0, "the adapter promises no TTL")
 }
 
+// needsMaxResult returns the reason to skip a case, or "" if the adapter promises a MaxResult.
 func needsMaxResult(h *Harness) string {
 	return suite.Unless(h.Promises.MaxResult > 0, "the adapter promises no MaxResult")
 }

@@ -18,6 +18,8 @@ type Transaction struct {
 	Rollback func() error
 }
 
+// needsTransactions returns the reason to skip a case: Transactions is not promised, or the harness
+// has no Begin. Otherwise it returns "".
 func needsTransactions(h *Harness) string {
 	if h.Promises.Transactions && h.Begin == nil {
 		return "the harness has no Begin"
@@ -25,7 +27,8 @@ func needsTransactions(h *Harness) string {
 	return suite.Unless(h.Promises.Transactions, "the adapter does not promise Transactions")
 }
 
-// saveTx saves a record in a transaction and returns the error.
+// saveTx calls SaveTx and returns its error. It fails the case if s does not implement TxSaver or
+// the error contains the secret.
 func (w *world) saveTx(s resultstore.ResultStore, t tx.Tx, r resultstore.Record) error {
 	w.Helper()
 	ctx, cancel := w.Ctx()
@@ -33,7 +36,8 @@ func (w *world) saveTx(s resultstore.ResultStore, t tx.Tx, r resultstore.Record)
 	return w.Clean(suite.Offer[resultstore.TxSaver](w, s).SaveTx(ctx, t, r))
 }
 
-// lives expects that statements of t still succeed.
+// lives fails the case unless t still executes a statement. The argument after names the preceding
+// step in the failure.
 func (w *world) lives(t tx.Tx, after string) {
 	w.Helper()
 	ctx, cancel := w.Ctx()
@@ -46,13 +50,15 @@ func (w *world) lives(t tx.Tx, after string) {
 	w.Must(rows.Close(), "closing the rows after %s", after)
 }
 
-// prepared opens a store whose tables exist.
+// prepared opens a store and makes its tables, by loading a record that does not exist.
 func (w *world) prepared() resultstore.ResultStore {
 	s := w.Open()
 	w.wantNone(s, w.id(), "a new task")
 	return s
 }
 
+// transactionCases returns the cases of SaveTx, ArriveTx and MembersTx, the calls in a transaction
+// of the caller.
 func transactionCases() []testCase {
 	return []testCase{
 		{

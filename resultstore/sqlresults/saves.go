@@ -17,10 +17,12 @@ type saving struct {
 	left  bool   // an earlier entry of the batch has the same id
 }
 
+// id returns the task id of the record, from the arguments.
 func (v *saving) id() string { return v.args[1].(string) } //nolint:forcetypeassert // see saveArgs
 
-// newSaves returns the batcher of the calls of Save. On PostgreSQL each would otherwise need a
-// connection and a commit of its own.
+// newSaves returns the batcher that stores the records of concurrent calls of Save with one
+// statement. On PostgreSQL each call would otherwise need a connection and a commit of its own. It
+// starts no goroutine.
 func (s *Store) newSaves() *sqlconn.Batcher[*saving] {
 	const fixed = 300 // approximate bytes of a row without its value
 	return &sqlconn.Batcher[*saving]{
@@ -49,10 +51,11 @@ func (s *Store) startSaves(fn func()) bool {
 }
 
 // saveWithOthers runs texts.save for PostgreSQL, in one statement with the calls that arrived
-// during the last one. It reports whether the record was stored. It waits for the database and
-// returns its errors.
+// during the last one. It notifies topic, unless it is "", if the record was stored. It reports
+// whether the record was stored. It waits for the database and returns its errors.
 //
-// A transaction of a caller may have locked the record for long. Only this call waits for it.
+// If another transaction has locked the record, or the batch has an earlier record with the same
+// id, it runs the statement again alone. So only this call waits for a long transaction of a user.
 func (s *Store) saveWithOthers(ctx context.Context, topic string, args []any) (kept bool, err error) {
 	e := &sqlconn.Entry[*saving]{V: &saving{topic: topic, args: args}, Call: sqlconn.NewBatchCall(1)}
 	s.saves.Add(e)
@@ -63,7 +66,8 @@ func (s *Store) saveWithOthers(ctx context.Context, topic string, args []any) (k
 	return err == nil && e.V.kept, err
 }
 
-// saveAlone runs texts.save in a transaction of its own. It reports whether the record was stored.
+// saveAlone runs texts.save in a transaction of its own. It reports whether the record was stored,
+// and notifies topic then, unless it is "". It waits for the database and returns its errors.
 func (s *Store) saveAlone(ctx context.Context, topic string, args []any) (kept bool, err error) {
 	return s.change(ctx, s.text.save, topic, args...)
 }
@@ -74,7 +78,10 @@ var saveColumns = []string{
 	"id text", "generation bigint", "deliveries bigint", "state text", "final bigint", "node text", "ttl bigint", "value bytea",
 }
 
-// saveAll stores the records of es with one statement. It is the send function of the batcher.
+// saveAll stores the records of es with one statement in transaction tx, and notifies the topics of
+// the stored ones. It sets kept and left of each entry. Of several entries with one id it stores
+// the first; left is true for the others. It is the send function of the batcher. It does not wait
+// for locked rows. It waits for the database and returns its errors.
 func (s *Store) saveAll(ctx context.Context, tx *sqlconn.Tx, es []*sqlconn.Entry[*saving]) error {
 	tx.Hasty(true)
 	byID := make(map[string]*saving, len(es))
@@ -110,8 +117,9 @@ func (s *Store) saveAll(ctx context.Context, tx *sqlconn.Tx, es []*sqlconn.Entry
 	return errors.Join(found.Err(), found.Close())
 }
 
-// unnest returns a table expression k of these columns, whose arrays are the parameters from
-// $first on.
+// unnest returns the SQL text of a table expression k with these columns. Each column is written as
+// name and type, such as "id text". Its values come from an array parameter; the first one is
+// $first.
 func unnest(first int, columns []string) string {
 	var args, names []string
 	for i, c := range columns {

@@ -74,6 +74,8 @@ func New(c Config) (*Store, error) {
 // [resultstore.ErrUnavailable] the record may have been stored; saving it again is safe. It also
 // returns:
 //
+//   - [resultstore.ErrStale] if the stored record is newer, or final and different and r does not
+//     reopen it
 //   - [task.ErrBadID] for an invalid ID
 //   - [resultstore.ErrMalformed] for a state that is not recorded or a record that cannot be
 //     encoded
@@ -181,7 +183,7 @@ func (s *Store) judge(ctx context.Context, r *resultstore.Record) (again bool, e
 	return again, err
 }
 
-// judgeIn is judge in a transaction or a view.
+// judgeIn does the work of judge in an open transaction or view.
 func (s *Store) judgeIn(ctx context.Context, tx *sqlconn.Tx, r *resultstore.Record) (again bool, err error) {
 	var old resultstore.Record
 	var state string
@@ -335,8 +337,9 @@ func decode(value []byte, id task.ID) (resultstore.Record, error) {
 	return r, nil
 }
 
-// micros returns ttl in microseconds, rounded up to milliseconds because SQLite's clock counts
-// those, plus one. It is at most MaxClaimTTL. If ttl is 0 or less it uses otherwise.
+// micros returns a retention in microseconds: ttl, or the argument otherwise if ttl is 0 or less,
+// but at most MaxClaimTTL. It rounds that up to milliseconds, because SQLite's clock counts those,
+// and adds one millisecond.
 func micros(ttl, otherwise time.Duration) int64 {
 	if ttl <= 0 {
 		ttl = otherwise

@@ -19,14 +19,17 @@ var (
 	}
 )
 
-// CheckTx implements [tx.Checker]. On PostgreSQL the role of t needs privileges on the schema and
-// on the tables of the store, which the error names.
+// CheckTx implements [tx.Checker]: it returns nil if SaveTx, ArriveTx and MembersTx can use t.
+// Otherwise it returns the errors of join. On PostgreSQL the role of t needs privileges on the
+// schema and on the tables of the store; the error names them. It stores nothing.
 func (s *Store) CheckTx(ctx context.Context, t tx.Tx) error {
 	return s.join(ctx, t, "use a transaction", slices.Concat(saveRights, gatherRights), func(context.Context, *sqlconn.Tx) error { return nil })
 }
 
-// SaveTx implements [resultstore.TxSaver]. On PostgreSQL the role of t needs SELECT, INSERT and
-// UPDATE on swarmiji_result. If the record equals the stored final one, nothing is changed.
+// SaveTx implements [resultstore.TxSaver]: it stores r in t, and neither commits nor notifies the
+// submitter. If the same final record is stored already it changes nothing and returns nil. Returns
+// ErrStale if the stored record forbids r, and otherwise the errors of saveArgs and join. On
+// PostgreSQL the role of t needs SELECT, INSERT and UPDATE on swarmiji_result.
 func (s *Store) SaveTx(ctx context.Context, t tx.Tx, r resultstore.Record) error {
 	_, args, err := s.saveArgs(ctx, &r)
 	if err != nil {
@@ -45,8 +48,10 @@ func (s *Store) SaveTx(ctx context.Context, t tx.Tx, r resultstore.Record) error
 	})
 }
 
-// ArriveTx implements [resultstore.TxGatherer]. On PostgreSQL the role of t needs SELECT, INSERT
-// and UPDATE on swarmiji_result_group and SELECT, INSERT and DELETE on swarmiji_result_member.
+// ArriveTx implements [resultstore.TxGatherer]: it stores the end of a member in t and returns the
+// state of its group. It does not commit; the row of the group is locked until t ends. Its errors
+// are those of Arrive and join. On PostgreSQL the role of t needs SELECT, INSERT and UPDATE on
+// swarmiji_result_group and SELECT, INSERT and DELETE on swarmiji_result_member.
 func (s *Store) ArriveTx(ctx context.Context, t tx.Tx, a resultstore.Arrival) (known resultstore.Gathered, err error) {
 	value, err := s.memberValue(ctx, &a)
 	if err != nil {
@@ -62,7 +67,9 @@ func (s *Store) ArriveTx(ctx context.Context, t tx.Tx, a resultstore.Arrival) (k
 	return known, nil
 }
 
-// MembersTx implements [resultstore.TxGatherer]. It needs the privileges of ArriveTx.
+// MembersTx implements [resultstore.TxGatherer]: it reads in t what Members reads, and also finds
+// members that arrived in t. A limit of 0 or less returns no members. Its errors are those of
+// Members and join. On PostgreSQL the role of t needs the privileges of ArriveTx.
 func (s *Store) MembersTx(ctx context.Context, t tx.Tx, group task.ID, from, limit int) (page []resultstore.Record, err error) {
 	if err := s.check(ctx, group); err != nil {
 		return nil, err
@@ -80,7 +87,10 @@ func (s *Store) MembersTx(ctx context.Context, t tx.Tx, group task.ID, from, lim
 	return page, nil
 }
 
-// join runs fn in t. Its errors are those of the port and of [sqlconn.Conn.Join].
+// join makes the tables on a connection of the store, and then runs fn in t, which it neither
+// commits nor rolls back. rights are the privileges that fn needs. Returns ErrClosed after Close,
+// and otherwise the errors of [sqlconn.Conn.Join] with those of the port. The argument what names
+// the operation in them.
 func (s *Store) join(ctx context.Context, t tx.Tx, what string, rights []string, fn sqlconn.Func) error {
 	if s.life.Err() != nil {
 		return resultstore.ErrClosed

@@ -36,15 +36,19 @@ func Readers() map[string]Reader {
 	return map[string]Reader{NameZstd: z.read, NameS2: readS2, NameGzip: readGzip}
 }
 
+// tooLarge returns an error that wraps serializer.ErrTooLarge and names the limit max in bytes.
 func tooLarge(max int) error {
 	return fmt.Errorf("%w: more than %d bytes when decompressed", serializer.ErrTooLarge, max)
 }
 
+// malformed returns an error that wraps serializer.ErrMalformed and err; name is that of the
+// compressor.
 func malformed(name string, err error) error {
 	return fmt.Errorf("%w: %s: %w", serializer.ErrMalformed, name, err)
 }
 
-// readAll reads r to the end. Returns serializer.ErrTooLarge if it has more than max bytes. The
+// readAll returns all bytes of r, which decompresses. Returns serializer.ErrTooLarge for more than
+// max bytes, and serializer.ErrMalformed for an error of r. name is that of the compressor. The
 // buffer starts with hint bytes and grows with the data read, not with a claimed size.
 func readAll(name string, r io.Reader, hint, max int) ([]byte, error) {
 	var buf bytes.Buffer
@@ -66,7 +70,8 @@ type S2 struct{}
 // Name returns "s2".
 func (S2) Name() string { return NameS2 }
 
-// Compress implements serializer.Compressor.
+// Compress implements serializer.Compressor: it returns plain as one block. Returns
+// serializer.ErrTooLarge if plain exceeds the largest block.
 func (S2) Compress(plain []byte) ([]byte, error) {
 	if s2.MaxEncodedLen(len(plain)) < 0 {
 		return nil, fmt.Errorf("%w: %d bytes", serializer.ErrTooLarge, len(plain))
@@ -74,10 +79,12 @@ func (S2) Compress(plain []byte) ([]byte, error) {
 	return s2.Encode(nil, plain), nil
 }
 
-// Decompress implements serializer.Compressor. It allocates the length that the block claims, at
-// most max.
+// Decompress implements serializer.Compressor: it returns the data of one block. It allocates the
+// length that the block claims, at most max. Returns serializer.ErrTooLarge or
+// serializer.ErrMalformed.
 func (S2) Decompress(data []byte, max int) ([]byte, error) { return readS2(data, max) }
 
+// readS2 is the [Reader] of S2.
 func readS2(data []byte, max int) ([]byte, error) {
 	n, err := s2.DecodedLen(data)
 	if err != nil {
@@ -100,7 +107,7 @@ type Gzip struct{ writers sync.Pool } // of *gzip.Writer
 // Name returns "gzip".
 func (*Gzip) Name() string { return NameGzip }
 
-// Compress implements serializer.Compressor.
+// Compress implements serializer.Compressor: it returns plain compressed at the default level.
 func (g *Gzip) Compress(plain []byte) ([]byte, error) {
 	var buf bytes.Buffer
 	w, ok := g.writers.Get().(*gzip.Writer)
@@ -118,9 +125,11 @@ func (g *Gzip) Compress(plain []byte) ([]byte, error) {
 	return buf.Bytes(), nil
 }
 
-// Decompress implements serializer.Compressor.
+// Decompress implements serializer.Compressor: it returns the data of a gzip stream. Returns
+// serializer.ErrTooLarge or serializer.ErrMalformed.
 func (*Gzip) Decompress(data []byte, max int) ([]byte, error) { return readGzip(data, max) }
 
+// readGzip is the [Reader] of gzip.
 func readGzip(data []byte, max int) ([]byte, error) {
 	r, err := gzip.NewReader(bytes.NewReader(data))
 	if err != nil {

@@ -31,18 +31,19 @@ func NewZstd() (*Zstd, error) {
 // Name returns "zstd".
 func (*Zstd) Name() string { return NameZstd }
 
-// Compress implements serializer.Compressor.
+// Compress implements serializer.Compressor: it returns plain as one frame. It does not fail.
 func (z *Zstd) Compress(plain []byte) ([]byte, error) {
 	return z.encoder.EncodeAll(plain, make([]byte, 0, len(plain)/2+64)), nil
 }
 
-// Decompress implements serializer.Compressor. It refuses frames that refer back more than 8 MiB.
+// Decompress implements serializer.Compressor: it returns the data of a frame. It refuses frames
+// that refer back more than 8 MiB. Returns serializer.ErrTooLarge or serializer.ErrMalformed.
 func (z *Zstd) Decompress(data []byte, max int) ([]byte, error) { return z.reader.read(data, max) }
 
 // zstdReader decompresses Zstandard. The zero value is ready to use. Safe for concurrent use.
 type zstdReader struct{ decoders sync.Pool } // of *zstd.Decoder
 
-// read implements [Reader]. It refuses frames that refer back more than 8 MiB.
+// read is the [Reader] of Zstandard. It refuses frames that refer back more than 8 MiB.
 func (z *zstdReader) read(data []byte, max int) ([]byte, error) {
 	var h zstd.Header
 	if err := h.Decode(data); err != nil {

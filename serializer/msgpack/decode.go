@@ -51,7 +51,7 @@ func (Compact) Decode(m *broker.Message) (*task.Envelope, error) {
 }
 
 // readEnvelope reads the map of an envelope into e. messageID is the broker's id of the message,
-// which usually is the task's id.
+// which usually is the task's id. It leaves an error in r.
 func readEnvelope(r *rawmsgpack.Reader, e *task.Envelope, messageID string) {
 	var (
 		seen        rawmsgpack.Keys
@@ -132,7 +132,8 @@ func readEnvelope(r *rawmsgpack.Reader, e *task.Envelope, messageID string) {
 // refused, because another index is another task.
 func readSize(r *rawmsgpack.Reader) int { return int(min(max(r.Int(), -1), math.MaxInt32+1)) }
 
-// readID reads an id. If it is the UUID in hint, readID returns hint, which saves an allocation.
+// readID reads an id: a UUID as 16 bytes, or a text. If it is the id in hint, readID returns hint,
+// which saves an allocation. After an error, which stays in r, the result has no meaning.
 func readID(r *rawmsgpack.Reader, hint string) task.ID {
 	if !r.IsBytes() {
 		b := r.Text()
@@ -152,6 +153,8 @@ func readID(r *rawmsgpack.Reader, hint string) task.ID {
 	return task.ID(formatUUID(b))
 }
 
+// readContentType reads a content type: a text, or an index in contentCodes. For an unknown index
+// it leaves an error in r.
 func readContentType(r *rawmsgpack.Reader) string {
 	known := contentCodes()
 	if r.IsText() {
@@ -171,6 +174,8 @@ func readContentType(r *rawmsgpack.Reader) string {
 	return known[code]
 }
 
+// readHeaders reads a map of texts. It leaves an error in r, and returns nil, for too many headers
+// or a key that occurs twice.
 func readHeaders(r *rawmsgpack.Reader) map[string]string {
 	n := r.MapLen()
 	if n > serializer.MaxHeaders {
@@ -193,6 +198,7 @@ func readHeaders(r *rawmsgpack.Reader) map[string]string {
 	return h
 }
 
+// readBase reads a map of metadata. It skips other keys. It leaves an error in r.
 func readBase(r *rawmsgpack.Reader) *task.Metadata {
 	m := &task.Metadata{}
 	var seen rawmsgpack.Keys
@@ -204,8 +210,8 @@ func readBase(r *rawmsgpack.Reader) *task.Metadata {
 	return m
 }
 
-// readMetadata reads the value of a metadata key into m. It returns false if key is not a metadata
-// key.
+// readMetadata reads the value of a metadata key into m and returns true. If key is not a metadata
+// key it reads nothing and returns false.
 func readMetadata(r *rawmsgpack.Reader, key int, m *task.Metadata) bool {
 	switch key {
 	case keyQueue:
@@ -248,10 +254,12 @@ func readMetadata(r *rawmsgpack.Reader, key int, m *task.Metadata) bool {
 	return true
 }
 
+// readDuration reads milliseconds and returns the duration as serializer.FromMillis does.
 func readDuration(r *rawmsgpack.Reader) task.Opt[time.Duration] {
 	return task.Set(serializer.FromMillis(r.Int()))
 }
 
+// readTime reads milliseconds since 1970, or nil for the zero time.
 func readTime(r *rawmsgpack.Reader) task.Opt[time.Time] {
 	if r.Nil() {
 		return task.Set(time.Time{})

@@ -26,8 +26,8 @@ func contentCodes() [4]string {
 	return [...]string{"", serializer.ContentMsgpack, serializer.ContentJSON, serializer.ContentRaw}
 }
 
-// Encode implements [serializer.Format]. Returns [serializer.ErrValue] for envelopes that Decode
-// would refuse.
+// Encode implements [serializer.Format]: it returns a message whose body is e as a msgpack map.
+// Returns [serializer.ErrValue] for envelopes that Decode would refuse.
 func (Compact) Encode(e *task.Envelope) (*broker.Message, error) {
 	if err := serializer.CheckEnvelope(e); err != nil {
 		return nil, fmt.Errorf("%w: %w", serializer.ErrValue, err)
@@ -69,11 +69,13 @@ type writer struct {
 	n int
 }
 
+// key writes the key of a pair and counts the pair. The caller writes the value.
 func (w *writer) key(k byte) {
 	w.b = append(w.b, k)
 	w.n++
 }
 
+// text writes a pair with a text. It writes nothing for "".
 func (w *writer) text(k byte, s string) {
 	if s != "" {
 		w.key(k)
@@ -81,6 +83,7 @@ func (w *writer) text(k byte, s string) {
 	}
 }
 
+// count writes a pair with a number. It writes nothing for 0.
 func (w *writer) count(k byte, v int) {
 	if v != 0 {
 		w.key(k)
@@ -88,8 +91,8 @@ func (w *writer) count(k byte, v int) {
 	}
 }
 
-// id writes a UUID as 16 bytes. Other ids, and UUIDs in upper case, are written as text, so that
-// they are read back unchanged.
+// id writes a pair with an id, and nothing for "". A UUID is 16 bytes. Other ids, and UUIDs in
+// upper case, are text, so that they are read back unchanged.
 func (w *writer) id(k byte, id task.ID) {
 	if id == "" {
 		return
@@ -103,6 +106,7 @@ func (w *writer) id(k byte, id task.ID) {
 	w.b = rawmsgpack.AppendText(w.b, string(id))
 }
 
+// contentType writes a pair with a content type: its index in contentCodes, or a text.
 func (w *writer) contentType(k byte, s string) {
 	w.key(k)
 	for code, known := range contentCodes() {
@@ -114,6 +118,8 @@ func (w *writer) contentType(k byte, s string) {
 	w.b = rawmsgpack.AppendText(w.b, s)
 }
 
+// args writes a pair with the arguments unless they are nil, and one with their content type unless
+// it is "".
 func (w *writer) args(contentType string, args []byte) {
 	if args != nil {
 		w.key(keyArgs)
@@ -124,6 +130,7 @@ func (w *writer) args(contentType string, args []byte) {
 	}
 }
 
+// envelope writes all pairs of an envelope, without those of fields at their defaults.
 func (w *writer) envelope(e *task.Envelope) {
 	w.key(keyVersion)
 	version := e.Version
@@ -170,6 +177,7 @@ func (w *writer) envelope(e *task.Envelope) {
 	w.unknown(e.Unknown)
 }
 
+// headers writes a pair with a map of texts, sorted by key. It writes nothing for an empty map.
 func (w *writer) headers(h map[string]string) {
 	if len(h) == 0 {
 		return
@@ -192,6 +200,7 @@ func (w *writer) headers(h map[string]string) {
 	}
 }
 
+// metadata writes a pair for each set field of m.
 func (w *writer) metadata(m *task.Metadata) {
 	if m.IsZero() {
 		return
@@ -217,6 +226,7 @@ func (w *writer) metadata(m *task.Metadata) {
 	w.optBool(keyDeadLetter, m.DeadLetter)
 }
 
+// optText writes a pair with the text of o. It writes nothing if o is unset.
 func (w *writer) optText(k byte, o task.Opt[string]) {
 	if s, ok := o.Get(); ok {
 		w.key(k)
@@ -224,6 +234,7 @@ func (w *writer) optText(k byte, o task.Opt[string]) {
 	}
 }
 
+// optInt writes a pair with the number of o. It writes nothing if o is unset.
 func (w *writer) optInt(k byte, o task.Opt[int]) {
 	if v, ok := o.Get(); ok {
 		w.key(k)
@@ -231,6 +242,7 @@ func (w *writer) optInt(k byte, o task.Opt[int]) {
 	}
 }
 
+// optBool writes a pair with the boolean of o. It writes nothing if o is unset.
 func (w *writer) optBool(k byte, o task.Opt[bool]) {
 	if v, ok := o.Get(); ok {
 		w.key(k)
@@ -238,6 +250,7 @@ func (w *writer) optBool(k byte, o task.Opt[bool]) {
 	}
 }
 
+// optDuration writes a pair with o in milliseconds, rounded up. It writes nothing if o is unset.
 func (w *writer) optDuration(k byte, o task.Opt[time.Duration]) {
 	if d, ok := o.Get(); ok {
 		w.key(k)
@@ -245,6 +258,8 @@ func (w *writer) optDuration(k byte, o task.Opt[time.Duration]) {
 	}
 }
 
+// optTime writes a pair with o in milliseconds since 1970, or nil for the zero time. It writes
+// nothing if o is unset.
 func (w *writer) optTime(k byte, o task.Opt[time.Time]) {
 	t, ok := o.Get()
 	if !ok {
@@ -273,7 +288,7 @@ func (w *writer) unknown(u []byte) {
 	w.n += n
 }
 
-// parseUUID parses the canonical text of a UUID in lower case.
+// parseUUID returns the bytes of a UUID. ok is false unless s is its canonical text in lower case.
 func parseUUID(s string) (u [16]byte, ok bool) {
 	if len(s) != 36 || s[8] != '-' || s[13] != '-' || s[18] != '-' || s[23] != '-' {
 		return u, false
@@ -307,7 +322,7 @@ const nibbles = "" +
 	"\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff" +
 	"\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff"
 
-// formatUUID returns the canonical text of a UUID.
+// formatUUID returns the canonical text, in lower case, of a UUID of 16 bytes.
 func formatUUID(u []byte) string {
 	var x [36]byte
 	hex.Encode(x[:8], u[:4])

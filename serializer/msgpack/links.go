@@ -10,7 +10,8 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// links writes all links of an envelope as one flat array.
+// links writes a pair with all links of an envelope as one flat array. A link comes before the
+// links below it. It writes nothing without links.
 func (w *writer) links(e *task.Envelope) {
 	n := countLinks(e.Then) + countLinks(e.Else)
 	if e.Chord != nil {
@@ -29,6 +30,7 @@ func (w *writer) links(e *task.Envelope) {
 	}
 }
 
+// countLinks returns the number of these links and all links below them.
 func countLinks(links []task.Link) int {
 	n := len(links)
 	for i := range links {
@@ -37,6 +39,7 @@ func countLinks(links []task.Link) int {
 	return n
 }
 
+// countBelow returns the number of all links below l, without l itself.
 func countBelow(l *task.Link) int {
 	n := countLinks(l.Then) + countLinks(l.Else) + countLinks(l.Members)
 	if l.Chord != nil {
@@ -45,12 +48,16 @@ func countBelow(l *task.Link) int {
 	return n
 }
 
+// linkList writes links, each followed by the links below it. The arguments are those of link.
 func (w *writer) linkList(links []task.Link, kind, of int, next *int) {
 	for i := range links {
 		w.link(&links[i], kind, of, next)
 	}
 }
 
+// link writes l as one element of the flat array, and then the links below it. kind is the role of
+// l, such as linkThen. of is the number of its parent, from 1; 0: the envelope. next is the number
+// of links written so far; link adds to it.
 func (w *writer) link(l *task.Link, kind, of int, next *int) {
 	*next++
 	self := *next // 1 + index of this link
@@ -84,6 +91,7 @@ func (w *writer) link(l *task.Link, kind, of int, next *int) {
 	}
 }
 
+// flag writes a pair with the value true. It writes nothing for false.
 func (w *writer) flag(k byte, yes bool) {
 	if yes {
 		w.key(k)
@@ -91,6 +99,7 @@ func (w *writer) flag(k byte, yes bool) {
 	}
 }
 
+// texts writes a pair with a list of texts. It writes nothing for an empty list.
 func (w *writer) texts(k byte, list []string) {
 	if len(list) == 0 {
 		return
@@ -114,13 +123,16 @@ func (w *writer) shut(start int) []byte {
 	return w.b
 }
 
-// flatLink is a link of the flat array, with its parent and kind.
+// flatLink is a link of the flat array. of is the number of its parent, from 1; 0: the envelope.
+// kind is its role, such as linkThen.
 type flatLink struct {
 	link task.Link
 	of   int
 	kind int
 }
 
+// readLinks reads the flat array of links and puts each link below its parent, in e or another
+// link. It leaves an error in r for too many links and for an invalid parent or kind.
 func readLinks(r *rawmsgpack.Reader, e *task.Envelope) {
 	n := r.ArrayLen()
 	if n > serializer.MaxLinks {
@@ -172,8 +184,8 @@ func readLinks(r *rawmsgpack.Reader, e *task.Envelope) {
 	slices.Reverse(e.Else)
 }
 
-// validPosition reports whether p can be the link at index i. chord reports whether the envelope
-// has a chord already.
+// validPosition reports whether p can be the link at index i: its parent comes before it, and its
+// kind fits the parent. chord reports whether the envelope has a chord already.
 func (p *flatLink) validPosition(i int, chord bool) bool {
 	if p.of < 0 || p.of > i {
 		return false
@@ -189,6 +201,7 @@ func (p *flatLink) validPosition(i int, chord bool) bool {
 	return false
 }
 
+// readLink reads one element of the flat array. It skips unknown keys. It leaves an error in r.
 func readLink(r *rawmsgpack.Reader) flatLink {
 	var p flatLink
 	l := &p.link
@@ -242,7 +255,7 @@ func readLink(r *rawmsgpack.Reader) flatLink {
 	return p
 }
 
-// readTexts reads names of headers.
+// readTexts reads a list of names of headers. It leaves an error in r for too many.
 func readTexts(r *rawmsgpack.Reader) []string {
 	n := r.ArrayLen()
 	if n > serializer.MaxHeaders {

@@ -21,8 +21,8 @@ import (
 // its type needs. At worst, a []T needs the size of a T for each byte of input. While a list of
 // more than a million elements grows, it needs several times that.
 //
-// The library does not report an integer that does not fit a smaller type: 300 read into an int8 is
-//  44. Use int or int64 for large values.
+// The library does not report an integer that does not fit a smaller type: an int8 becomes 44 if
+// 300 is read into it. Use int or int64 for large values.
 type Serializer struct{}
 
 // ContentType returns [serializer.ContentMsgpack].
@@ -49,8 +49,9 @@ var (
 // maxKept is the largest buffer, in bytes, that stays with its encoder.
 const maxKept = 16 << 10
 
-// Marshal implements [serializer.Serializer]. Returns [serializer.ErrValue] if the result would not
-// pass [Scan].
+// Marshal implements [serializer.Serializer]: it returns v in msgpack. Returns
+// [serializer.ErrValue] if v cannot be encoded, a method of v panics, or the result would not pass
+// [Scan].
 func (Serializer) Marshal(v any) (data []byte, err error) {
 	defer func() {
 		// the library or a method of the value panicked because of the value
@@ -76,7 +77,9 @@ func (Serializer) Marshal(v any) (data []byte, err error) {
 	return data, nil
 }
 
-// Unmarshal implements [serializer.Serializer].
+// Unmarshal implements [serializer.Serializer]: it decodes data into v. Returns
+// [serializer.ErrMalformed] if data does not pass [Scan] or has bytes after its value. Returns
+// [serializer.ErrValue] if it does not fit v or a method of v panics.
 func (Serializer) Unmarshal(data []byte, v any) (err error) {
 	sum, err := rawmsgpack.Check(data)
 	if err != nil {

@@ -18,6 +18,8 @@ type testCase[T any] struct {
 	run  func(t *testing.T, subject T)
 }
 
+// runCases runs each case as a subtest of t with subject. If one fails it logs the reason of the
+// case.
 func runCases[T any](t *testing.T, subject T, cases []testCase[T]) {
 	t.Helper()
 	for _, c := range cases {
@@ -32,7 +34,8 @@ func runCases[T any](t *testing.T, subject T, cases []testCase[T]) {
 	}
 }
 
-// allocated returns the number of bytes that f allocates, including freed ones.
+// allocated calls f and returns the number of bytes that the process allocated meanwhile, including
+// freed ones.
 func allocated(f func()) uint64 {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -41,7 +44,8 @@ func allocated(f func()) uint64 {
 	return after.TotalAlloc - before.TotalAlloc
 }
 
-// concurrently calls f in several goroutines at once and waits for all of them.
+// concurrently calls f with 0 to 3 in four goroutines at once and waits for all of them. It fails t
+// if they need longer than 30 s.
 func concurrently(t *testing.T, f func(i int)) {
 	t.Helper()
 	const n = 4

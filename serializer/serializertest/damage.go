@@ -14,6 +14,8 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
+// testOthers expects that f does not read messages of other programs: Decode returns ErrNotMine, or
+// an envelope without a name whose arguments are the body.
 func testOthers(t *testing.T, f serializer.Format) {
 	for _, m := range []*broker.Message{
 		{ID: "x", ContentType: "application/x-serializertest", Body: []byte("anything")},
@@ -33,8 +35,9 @@ func testOthers(t *testing.T, f serializer.Format) {
 	}
 }
 
-// damaged calls f for each message that differs from m at one position of its body or of a byte
-// header. change gets a copy of the bytes and the position, and returns the changed bytes.
+// damaged calls f with each message that differs from m at one position of its body or of a byte
+// header. The text what names the position. change gets a copy of the bytes and the position, and
+// returns the changed bytes. With headers it does not change the body.
 func damaged(m *broker.Message, change func(b []byte, at int) []byte, f func(what string, m *broker.Message)) {
 	for at := range m.Body {
 		if len(m.Headers) > 0 {
@@ -57,6 +60,7 @@ func damaged(m *broker.Message, change func(b []byte, at int) []byte, f func(wha
 	}
 }
 
+// testTruncated expects ErrMalformed or ErrNotMine for a message that is cut at any position.
 func testTruncated(t *testing.T, f serializer.Format) {
 	for _, e := range []*task.Envelope{example(), full()} {
 		m := encode(t, f, e)
@@ -69,6 +73,8 @@ func testTruncated(t *testing.T, f serializer.Format) {
 	}
 }
 
+// testFlipped flips bits at each position of a message. It expects that Decode returns
+// ErrMalformed, ErrNotMine, or an envelope that can be encoded.
 func testFlipped(t *testing.T, f serializer.Format) {
 	// All bits of a small message; two bits of each byte of a large one.
 	for e, bits := range map[*task.Envelope]int{example(): 8, full(): 2} {
@@ -92,6 +98,8 @@ func testFlipped(t *testing.T, f serializer.Format) {
 	}
 }
 
+// testHostile expects that Decode refuses each input of HostileInputs with little memory, and that
+// the same inputs as arguments arrive unchanged.
 func testHostile(t *testing.T, f serializer.Format) {
 	for _, h := range HostileInputs() {
 		inHeader := make(map[string]any)
@@ -128,6 +136,8 @@ func testHostile(t *testing.T, f serializer.Format) {
 	}
 }
 
+// testBadNames expects that Encode refuses bad names and ids in any part of an envelope, with
+// ErrValue and the error of package task.
 func testBadNames(t *testing.T, f serializer.Format) {
 	for _, name := range []string{
 		"../../bin/sh", "a b", "%2e", "a\x00b", "\u202egnp", ".hidden", strings.Repeat("n", 10<<10), "-x", "käse",
@@ -169,6 +179,8 @@ func testBadNames(t *testing.T, f serializer.Format) {
 	}
 }
 
+// testForgedName replaces the name in an encoded message by a bad one. It expects ErrMalformed and
+// task.ErrBadName from Decode. It skips formats that do not write names in plain text.
 func testForgedName(t *testing.T, f serializer.Format) {
 	e := example()
 	m := clone(encode(t, f, e))
@@ -192,6 +204,8 @@ func testForgedName(t *testing.T, f serializer.Format) {
 	}
 }
 
+// testTooMuch expects that envelopes at each limit survive Encode and Decode, and that Encode
+// refuses those beyond it with ErrValue.
 func testTooMuch(t *testing.T, f serializer.Format) {
 	headers := func(n, size int) map[string]string {
 		h := make(map[string]string, n)

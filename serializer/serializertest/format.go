@@ -228,6 +228,7 @@ type fataler interface {
 	Fatalf(format string, args ...any)
 }
 
+// encode returns the message of e and fails t if Encode returns an error.
 func encode(t fataler, f serializer.Format, e *task.Envelope) *broker.Message {
 	t.Helper()
 	m, err := f.Encode(e)
@@ -237,6 +238,7 @@ func encode(t fataler, f serializer.Format, e *task.Envelope) *broker.Message {
 	return m
 }
 
+// decode returns the envelope of m and fails t if Decode returns an error.
 func decode(t fataler, f serializer.Format, m *broker.Message) *task.Envelope {
 	t.Helper()
 	e, err := f.Decode(m)
@@ -246,11 +248,13 @@ func decode(t fataler, f serializer.Format, m *broker.Message) *task.Envelope {
 	return e
 }
 
+// diff returns the differences between two envelopes, or "". Nil and empty lists are equal.
 func diff(a, b *task.Envelope) string {
 	return cmp.Diff(a, b, cmpopts.EquateEmpty(), cmp.AllowUnexported(
 		task.Opt[string]{}, task.Opt[int]{}, task.Opt[bool]{}, task.Opt[time.Duration]{}, task.Opt[time.Time]{}))
 }
 
+// roundTrip fails t unless e is the same after Encode and Decode.
 func roundTrip(t fataler, f serializer.Format, e *task.Envelope) {
 	t.Helper()
 	m := encode(t, f, e)
@@ -287,6 +291,7 @@ func full() *task.Envelope {
 	return e
 }
 
+// zeroes returns metadata with fields set to their zero values.
 func zeroes() task.Metadata {
 	return task.Metadata{
 		Queue: task.Set("q"), MaxRetries: task.Set(0), RetryDelay: task.Set(time.Duration(0)), Retry: task.Set(""), RateLimit: task.Set(""),
@@ -296,6 +301,8 @@ func zeroes() task.Metadata {
 	}
 }
 
+// testMessageFields expects that a message has the id, priority and expiry of its envelope, and no
+// generation.
 func testMessageFields(t *testing.T, f serializer.Format) {
 	at := time.UnixMilli(1760000000123).UTC()
 	for _, c := range []struct {
@@ -323,6 +330,8 @@ func testMessageFields(t *testing.T, f serializer.Format) {
 	}
 }
 
+// testChangesNothing expects that Encode does not change the envelope, Decode does not change the
+// message, and a second Decode returns the same.
 func testChangesNothing(t *testing.T, f serializer.Format) {
 	e := full()
 	m := encode(t, f, e)
@@ -340,7 +349,7 @@ func testChangesNothing(t *testing.T, f serializer.Format) {
 	}
 }
 
-// clone returns a copy of a message with its body and byte headers.
+// clone returns a copy of a message with its own body, headers and byte headers.
 func clone(m *broker.Message) *broker.Message {
 	c := *m
 	c.Body = bytes.Clone(m.Body)

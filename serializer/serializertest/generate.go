@@ -96,6 +96,7 @@ func Metadata() *rapid.Generator[task.Metadata] {
 	})
 }
 
+// optional draws a value of g, or the zero value.
 func optional[T any](t *rapid.T, label string, g *rapid.Generator[T]) T {
 	if rapid.Bool().Draw(t, label+" is set") {
 		return g.Draw(t, label)
@@ -104,6 +105,7 @@ func optional[T any](t *rapid.T, label string, g *rapid.Generator[T]) T {
 	return zero
 }
 
+// opt draws a set value of g, or an unset one.
 func opt[T any](t *rapid.T, label string, g *rapid.Generator[T]) task.Opt[T] {
 	if rapid.Bool().Draw(t, label+" is set") {
 		return task.Set(g.Draw(t, label))
@@ -111,10 +113,12 @@ func opt[T any](t *rapid.T, label string, g *rapid.Generator[T]) task.Opt[T] {
 	return task.Opt[T]{}
 }
 
+// names generates valid names of tasks and queues.
 func names() *rapid.Generator[string] {
 	return rapid.StringMatching(`[A-Za-z0-9][A-Za-z0-9._-]{0,127}`)
 }
 
+// contentTypes generates "", the content types of this module and others.
 func contentTypes() *rapid.Generator[string] {
 	return rapid.SampledFrom([]string{
 		"", serializer.ContentMsgpack, serializer.ContentJSON, serializer.ContentRaw,
@@ -122,21 +126,24 @@ func contentTypes() *rapid.Generator[string] {
 	})
 }
 
+// durations generates whole milliseconds from 0 to task.MaxTimeLimit.
 func durations() *rapid.Generator[time.Duration] {
 	return rapid.Map(rapid.Int64Range(0, int64(task.MaxTimeLimit/time.Millisecond)), func(ms int64) time.Duration {
 		return time.Duration(ms) * time.Millisecond
 	})
 }
 
+// moments generates times in whole milliseconds, from 1970 to the end of 9998, in UTC.
 func moments() *rapid.Generator[time.Time] {
 	return rapid.Map(rapid.Int64Range(0, 253370764799999), func(ms int64) time.Time { return time.UnixMilli(ms).UTC() })
 }
 
+// maybeZero generates the times of g and the zero time.
 func maybeZero(g *rapid.Generator[time.Time]) *rapid.Generator[time.Time] {
 	return rapid.OneOf(g, rapid.Just(time.Time{}))
 }
 
-// args generates arguments of any bytes, and their content type.
+// args draws any bytes and a content type, which need not fit.
 func args(t *rapid.T) (contentType string, data []byte) {
 	contentType = contentTypes().Draw(t, "content type")
 	return contentType, rapid.OneOf(
@@ -147,6 +154,7 @@ func args(t *rapid.T) (contentType string, data []byte) {
 	).Draw(t, "args")
 }
 
+// links draws no links or one or two, with up to depth levels.
 func links(t *rapid.T, label string, depth int) []task.Link {
 	if depth == 0 || !rapid.Bool().Draw(t, label+" is set") {
 		return nil
@@ -158,6 +166,7 @@ func links(t *rapid.T, label string, depth int) []task.Link {
 	return ls
 }
 
+// link draws a link with any fields set, and up to depth-1 levels of links below it.
 func link(t *rapid.T, label string, depth int) task.Link {
 	l := task.Link{
 		ID:    optional(t, label+" id", IDs()),

@@ -186,6 +186,7 @@ func TestSerializer(t *testing.T, s serializer.Serializer) {
 	})
 }
 
+// marshal returns v encoded and fails t if Marshal returns an error.
 func marshal(t fataler, s serializer.Serializer, v any) []byte {
 	t.Helper()
 	data, err := s.Marshal(v)
@@ -195,6 +196,7 @@ func marshal(t fataler, s serializer.Serializer, v any) []byte {
 	return data
 }
 
+// unmarshal decodes data into v and fails t if Unmarshal returns an error.
 func unmarshal(t fataler, s serializer.Serializer, data []byte, v any) {
 	t.Helper()
 	if err := s.Unmarshal(data, v); err != nil {
@@ -202,9 +204,10 @@ func unmarshal(t fataler, s serializer.Serializer, data []byte, v any) {
 	}
 }
 
-// newLike returns a pointer to a new zero value of v's type.
+// newLike returns a pointer to a new zero value of the type of v.
 func newLike(v any) any { return reflect.New(reflect.TypeOf(v)).Interface() }
 
+// checkBack fails t unless v is the same after Marshal and Unmarshal.
 func checkBack(t fataler, s serializer.Serializer, v any) {
 	t.Helper()
 	data := marshal(t, s, v)
@@ -221,6 +224,8 @@ func verbatim(s serializer.Serializer, data []byte) bool {
 	return s.Unmarshal(data, &got) == nil && bytes.Equal(got, data)
 }
 
+// checkClass fails t unless err is nil, ErrMalformed or ErrValue. The argument what names the
+// input.
 func checkClass(t *testing.T, what string, err error) {
 	t.Helper()
 	if err != nil && !errors.Is(err, serializer.ErrMalformed) && !errors.Is(err, serializer.ErrValue) {
@@ -228,6 +233,7 @@ func checkClass(t *testing.T, what string, err error) {
 	}
 }
 
+// values returns values of the types that a serializer must support.
 func values() []any {
 	return []any{
 		"text with \x00 and \u20ac",
@@ -244,6 +250,8 @@ func values() []any {
 	}
 }
 
+// testValues expects that each of values is the same after Marshal and Unmarshal. A serializer of
+// bytes may refuse other types.
 func testValues(t *testing.T, s serializer.Serializer) {
 	for _, v := range values() {
 		if _, err := s.Marshal(v); errors.Is(err, serializer.ErrValue) && verbatim(s, []byte("\x00raw\xff")) {
@@ -253,7 +261,8 @@ func testValues(t *testing.T, s serializer.Serializer) {
 	}
 }
 
-// samples returns encoded values and the values.
+// samples returns values in encoded form, and the values in the same order. It leaves out numbers
+// and booleans, since half a number may be a valid number, and values that s refuses.
 func samples(t *testing.T, s serializer.Serializer) (written [][]byte, of []any) {
 	t.Helper()
 	for _, v := range values() {
@@ -270,6 +279,8 @@ func samples(t *testing.T, s serializer.Serializer) (written [][]byte, of []any)
 	return written, of
 }
 
+// testWrongTypes expects ErrValue from Marshal for values that cannot be encoded, and from
+// Unmarshal for variables of a wrong type, nil and non-pointers.
 func testWrongTypes(t *testing.T, s serializer.Serializer) {
 	for _, v := range []any{make(chan int), func() {}, []any{make(chan int)}} {
 		if _, err := s.Marshal(v); !errors.Is(err, serializer.ErrValue) {

@@ -33,17 +33,20 @@ type entry struct {
 	again    bool      // deleted, and an event of an older state came after that
 }
 
-// over reports whether e replaces an older state: the last writer by revision and node wins.
+// over reports whether e replaces old, the present entry of its key or nil. The higher revision
+// wins, and for equal revisions the greater name of the writer.
 func (e *entry) over(old *entry) bool {
 	return old == nil || e.revision > old.revision || e.revision == old.revision && e.writer > old.writer
 }
 
-// same reports whether two entries are the same change of a value.
+// same reports whether e and o are the same change of a value: o is not nil and has the same
+// revision and writer.
 func (e *entry) same(o *entry) bool {
 	return o != nil && e.revision == o.revision && e.writer == o.writer
 }
 
-// event returns the event that tells of a change, or with an empty key only of its token.
+// event returns the event from node that carries e as the change of key, and token. With an empty
+// key the event carries only the token.
 func (e *entry) event(node, key, token string) events.Event {
 	out := events.Event{Type: eventType, NodeID: node, Time: time.Now(), Fields: map[string]any{fieldToken: token}}
 	if key == "" {
@@ -64,8 +67,8 @@ func (e *entry) event(node, key, token string) events.Event {
 	return out
 }
 
-// read returns the key and the change that an event tells of. ok is false if it tells of none, or
-// is malformed.
+// read returns the key of the change that an event carries, and the change. ok is false if the
+// event carries no change, or a malformed one.
 func read(ev *events.Event) (key string, e *entry, ok bool) {
 	key, _ = ev.Fields[fieldKey].(string)
 	number, _ := ev.Fields[fieldRevision].(string)

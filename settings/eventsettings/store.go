@@ -48,8 +48,10 @@ type Store struct {
 	changing chan struct{} // has a value while a call of Put or Delete runs
 }
 
-// Get implements [settings.Store] from the copy of this process. The first call waits until the
-// copy is complete.
+// Get implements [settings.Store]: it returns a value of the copy that this process has. The first
+// call starts reading the bus and waits until the copy is complete. Returns [settings.ErrNotFound]
+// if the key has no value, [settings.ErrBad] for an invalid key, and the errors of ready. It takes
+// s.mu, but not while it waits.
 func (s *Store) Get(ctx context.Context, key string) (settings.Value, error) {
 	if err := settings.CheckKey(key); err != nil {
 		return settings.Value{}, err
@@ -66,8 +68,9 @@ func (s *Store) Get(ctx context.Context, key string) (settings.Value, error) {
 	return settings.Value{Key: key, Data: slices.Clone(e.data), Revision: e.revision}, nil
 }
 
-// List implements [settings.Store] from the copy of this process. The first call waits until the
-// copy is complete.
+// List implements [settings.Store]: it returns the values of the copy that this process has, sorted
+// by key. The first call starts reading the bus and waits until the copy is complete. Returns the
+// errors of ready. It takes s.mu, but not while it waits.
 func (s *Store) List(ctx context.Context, prefix string) ([]settings.Value, error) {
 	if err := s.ready(ctx); err != nil {
 		return nil, err
@@ -83,8 +86,9 @@ func (s *Store) List(ctx context.Context, prefix string) ([]settings.Value, erro
 	return all, nil
 }
 
-// Put implements [settings.Store]. It returns when the event has come back from the bus, and
-// publishes it again until then. See the package comment about concurrent changes.
+// Put implements [settings.Store]: it publishes the change as an event, and again every two
+// seconds, until the event has come back from the bus. It returns the errors of change. See the
+// package comment about concurrent changes.
 func (s *Store) Put(ctx context.Context, key string, data []byte, revision uint64) (uint64, error) {
 	if err := settings.CheckPut(key, data); err != nil {
 		return 0, err
@@ -92,7 +96,9 @@ func (s *Store) Put(ctx context.Context, key string, data []byte, revision uint6
 	return s.change(ctx, key, revision, &entry{data: slices.Clone(data)})
 }
 
-// Delete implements [settings.Store]. It returns as Put does.
+// Delete implements [settings.Store]: it publishes the deletion as an event, and again every two
+// seconds, until the event has come back from the bus. Returns [settings.ErrConflict] for revision
+// 0, and the errors of change.
 func (s *Store) Delete(ctx context.Context, key string, revision uint64) error {
 	if err := settings.CheckKey(key); err != nil {
 		return err
@@ -104,7 +110,9 @@ func (s *Store) Delete(ctx context.Context, key string, revision uint64) error {
 	return err
 }
 
-// Watch implements [settings.Store].
+// Watch implements [settings.Store]: it registers changed and starts reading the bus. Each call of
+// changed has a goroutine of its own. stop removes the registration. After Close, changed is never
+// called. It takes s.mu.
 func (s *Store) Watch(changed func()) (stop func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -117,8 +125,9 @@ func (s *Store) Watch(changed func()) (stop func()) {
 	}
 }
 
-// Close implements [settings.Store]: it stops reading the bus and leaves the bus open. Returns
-// ctx's error if ctx ends first.
+// Close implements [settings.Store]: it ends waiting calls and watches, stops reading the bus, and
+// leaves the bus open. It waits for the goroutines. Returns an error that wraps the cause of ctx if
+// ctx ends first. It takes s.mu, but not while it waits.
 func (s *Store) Close(ctx context.Context) error {
 	s.mu.Lock()
 	s.closed = true
@@ -138,8 +147,8 @@ func (s *Store) Close(ctx context.Context) error {
 	}
 }
 
-// start starts reading the bus, unless it has started or the store is closed. Call it with s.mu
-// held.
+// start starts the goroutines that read the bus and renew values, unless they were started or the
+// store is closed. Call it with s.mu held.
 func (s *Store) start() {
 	if s.started || s.closed {
 		return
@@ -150,7 +159,8 @@ func (s *Store) start() {
 }
 
 // ready starts reading the bus and waits until the copy is complete. Returns
-// [settings.ErrUnavailable] if ctx ends first, and after Close.
+// [settings.ErrUnavailable] if ctx ends first, and after Close. It takes s.mu, but not while it
+// waits.
 func (s *Store) ready(ctx context.Context) error {
 	s.mu.Lock()
 	s.start()
@@ -171,7 +181,13 @@ func (s *Store) ready(ctx context.Context) error {
 	}
 }
 
-// change publishes next as the successor of the value with this revision, and waits for its event.
+// change publishes next as the successor of the value of key, which must have this revision, and
+// waits for its event. 0 means that the key must have no value. It sets revision and writer of
+// next, and returns the new revision. One call runs at a time, and others wait for it. It takes
+// s.mu, but not while it waits.
+//
+// Returns the errors of ready, allowed and send, and [settings.ErrConflict] if another process was
+// first. After [settings.ErrUnavailable] the value may have changed.
 func (s *Store) change(ctx context.Context, key string, revision uint64, next *entry) (uint64, error) {
 	if err := s.ready(ctx); err != nil {
 		return 0, err
@@ -210,8 +226,9 @@ func (s *Store) change(ctx context.Context, key string, revision uint64, next *e
 	return next.revision, nil
 }
 
-// allowed returns the error of a change of the value have, which must have this revision. Call it
-// with s.mu held.
+// allowed returns nil if have, the present entry of a key or nil, has this revision and may be
+// changed. A missing or deleted value has revision 0. Returns [settings.ErrConflict] for another
+// revision, and [settings.ErrFull] if a new value would exceed MaxKeys. Call it with s.mu held.
 func (s *Store) allowed(have *entry, revision uint64) error {
 	present := uint64(0)
 	if have != nil && !have.deleted {
@@ -235,8 +252,9 @@ func (s *Store) allowed(have *entry, revision uint64) error {
 	return nil
 }
 
-// send publishes an event, and again after each quiet time, until it has come back. Returns
-// [settings.ErrUnavailable] if ctx ends first, after Close, and for an error of the bus.
+// send publishes e, which carries token, and again after each quiet time, until e has come back
+// from the bus. Returns [settings.ErrUnavailable] if ctx ends first, after Close, and for an error
+// of the bus. It takes s.mu, but not while it waits.
 func (s *Store) send(ctx context.Context, e events.Event, token string) error {
 	came := make(chan struct{})
 	s.mu.Lock()
@@ -265,8 +283,9 @@ func (s *Store) send(ctx context.Context, e events.Event, token string) error {
 	}
 }
 
-// follow reads the bus until Close. After an error it waits and reads it again from the start,
-// which changes nothing for events that it knows. It logs the first error of a series.
+// follow is the body of a goroutine: it reads the bus until Close of the store or the bus. After
+// another error it waits and reads the bus again from the start, which changes nothing for events
+// that it knows. It logs the first error of a series.
 func (s *Store) follow() {
 	var gap task.Backoff
 	for failures := 0; s.life.Err() == nil; failures++ {
@@ -281,8 +300,9 @@ func (s *Store) follow() {
 	}
 }
 
-// readAll reads the retained events and then new ones, until Close or an error of the bus. It calls
-// opened when the stream is open.
+// readAll reads the retained events and then new ones, and applies each to the copy. It calls
+// opened when the stream is open, and starts mark on a goroutine. It returns an error of the bus,
+// or the error of s.life after Close.
 func (s *Store) readAll(opened func()) error {
 	opening, cancel := context.WithTimeout(s.life, openTimeout)
 	stream, err := s.keeper.Replay(opening, events.Filter{Types: []string{eventType}}, time.Time{})
@@ -308,8 +328,9 @@ func (s *Store) readAll(opened func()) error {
 	}
 }
 
-// mark publishes an event without a change and waits for it. All events that were retained before
-// have then come: the copy is complete.
+// mark publishes an event without a change and waits until it has come back. All events that were
+// retained before have then come, too. So mark closes s.loaded and calls the watches. If ctx ends
+// first it does nothing. It takes s.mu, but not while it waits.
 func (s *Store) mark(ctx context.Context) {
 	token := rand.Text()
 	if s.send(ctx, (&entry{}).event(s.cfg.NodeID, "", token), token) != nil {
@@ -351,8 +372,8 @@ func (s *Store) apply(ev *events.Event) {
 	}
 }
 
-// notify calls the watches, unless the copy is still read for the first time. Call it with s.mu
-// held.
+// notify calls each watch on a goroutine of its own. It calls none while the copy is read for the
+// first time. Call it with s.mu held.
 func (s *Store) notify() {
 	select {
 	case <-s.loaded:
@@ -364,8 +385,11 @@ func (s *Store) notify() {
 	}
 }
 
-// renew publishes the values again that were last sent half the age ago, until Close. Processes
-// begin at different times, so that usually one of them does it.
+// renew is the body of a goroutine: until Close it publishes the values again whose last event is
+// older than half of Config.Age, so that the bus keeps them. It also publishes a deletion again
+// that another process has missed, and forgets deleted values after twice the age. Processes begin
+// at different times, so that usually one of them renews a value. It takes s.mu, but not while it
+// publishes.
 func (s *Store) renew() {
 	for wake.Sleep(s.life, s.cfg.Age/16+mathrand.N(s.cfg.Age/16+1)) {
 		now := time.Now()

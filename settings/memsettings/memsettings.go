@@ -21,7 +21,7 @@ type Server struct {
 	stores map[*Store]struct{}
 }
 
-// Connect returns a store of the values of s.
+// Connect returns a new store of the values of s, as another process would have it. It takes s.mu.
 func (s *Server) Connect() *Store {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -33,7 +33,8 @@ func (s *Server) Connect() *Store {
 	return c
 }
 
-// New returns the store of a new server.
+// New returns a store of a new [Server] without values. Stores of the same values come only from
+// [Server.Connect].
 func New() *Store { return new(Server).Connect() }
 
 // Store is a [settings.Store] in memory. Make one with [New] or [Server.Connect].
@@ -51,7 +52,9 @@ type watch struct {
 
 var _ settings.Store = (*Store)(nil)
 
-// Get implements [settings.Store]. It takes the server's lock.
+// Get implements [settings.Store]: it returns a copy of the value of key. Returns
+// [settings.ErrNotFound] if the key has no value, [settings.ErrBad] for an invalid key, and
+// [settings.ErrUnavailable] after Close or if ctx has ended. It takes the server's lock.
 func (c *Store) Get(ctx context.Context, key string) (settings.Value, error) {
 	if err := settings.CheckKey(key); err != nil {
 		return settings.Value{}, err
@@ -68,7 +71,10 @@ func (c *Store) Get(ctx context.Context, key string) (settings.Value, error) {
 	return v, nil
 }
 
-// Put implements [settings.Store]. It takes the server's lock.
+// Put implements [settings.Store]: it stores a copy of data, wakes the watches of all stores, and
+// returns the new revision. Returns [settings.ErrConflict] if the present revision is another one,
+// [settings.ErrFull], [settings.ErrBad], and [settings.ErrUnavailable] after Close or if ctx has
+// ended. It takes the server's lock.
 func (c *Store) Put(ctx context.Context, key string, data []byte, revision uint64) (uint64, error) {
 	if err := settings.CheckPut(key, data); err != nil {
 		return 0, err
@@ -93,7 +99,10 @@ func (c *Store) Put(ctx context.Context, key string, data []byte, revision uint6
 	return s.last, nil
 }
 
-// Delete implements [settings.Store]. It takes the server's lock.
+// Delete implements [settings.Store]: it removes the value of key and wakes the watches of all
+// stores. Returns [settings.ErrConflict] if the key has no value or another revision,
+// [settings.ErrBad] for an invalid key, and [settings.ErrUnavailable] after Close or if ctx has
+// ended. It takes the server's lock.
 func (c *Store) Delete(ctx context.Context, key string, revision uint64) error {
 	if err := settings.CheckKey(key); err != nil {
 		return err
@@ -110,7 +119,9 @@ func (c *Store) Delete(ctx context.Context, key string, revision uint64) error {
 	return nil
 }
 
-// List implements [settings.Store]. It takes the server's lock.
+// List implements [settings.Store]: it returns copies of the values whose keys begin with prefix,
+// sorted by key. Returns [settings.ErrUnavailable] after Close or if ctx has ended. It takes the
+// server's lock.
 func (c *Store) List(ctx context.Context, prefix string) ([]settings.Value, error) {
 	defer c.lock()()
 	if err := c.usable(ctx); err != nil {
@@ -126,7 +137,8 @@ func (c *Store) List(ctx context.Context, prefix string) ([]settings.Value, erro
 	return all, nil
 }
 
-// Watch implements [settings.Store]. After Close it does nothing.
+// Watch implements [settings.Store]: it starts a goroutine that calls changed after each change,
+// until stop or Close. After Close it starts nothing. It takes the server's lock, and so does stop.
 func (c *Store) Watch(changed func()) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	w := &watch{signal: wake.New(), end: cancel}
@@ -153,7 +165,8 @@ func (c *Store) Watch(changed func()) (stop func()) {
 	}
 }
 
-// Close implements [settings.Store]: it ends the watches. The values stay in the server.
+// Close implements [settings.Store]: it ends the watches of this store and returns nil. Other calls
+// then return [settings.ErrUnavailable]. The values stay in the server. It takes the server's lock.
 func (c *Store) Close(context.Context) error {
 	defer c.lock()()
 	c.closed = true
@@ -171,8 +184,8 @@ func (c *Store) lock() (unlock func()) {
 	return c.server.mu.Unlock
 }
 
-// usable returns [settings.ErrUnavailable] after Close, and the error of an ended ctx with it. Call
-// it with the server's lock held.
+// usable returns [settings.ErrUnavailable] after Close, and with the cause of ctx if ctx has ended.
+// Otherwise it returns nil. Call it with the server's lock held.
 func (c *Store) usable(ctx context.Context) error {
 	if c.closed {
 		return settings.ErrUnavailable

@@ -86,7 +86,10 @@ func New(c Config) (*Store, error) {
 	return s, nil
 }
 
-// Get implements [settings.Store].
+// Get implements [settings.Store]: it reads the value of key from the bucket, which it creates if
+// it does not exist. It repeats a request that the server did not answer, until ctx ends or Close.
+// Returns [settings.ErrNotFound] if the key has no value, [settings.ErrBad] for an invalid key,
+// otherwise [settings.ErrUnavailable].
 func (s *Store) Get(ctx context.Context, key string) (settings.Value, error) {
 	if err := settings.CheckKey(key); err != nil {
 		return settings.Value{}, err
@@ -102,7 +105,10 @@ func (s *Store) Get(ctx context.Context, key string) (settings.Value, error) {
 	return settings.Value{Key: key, Data: slices.Clone(found.Value()), Revision: found.Revision()}, nil
 }
 
-// List implements [settings.Store].
+// List implements [settings.Store]: it reads all values of the bucket and returns those whose keys
+// begin with prefix, sorted by key. It leaves out entries that another program has written. It
+// repeats a request that the server did not answer, until ctx ends or Close. Then it returns
+// [settings.ErrUnavailable].
 func (s *Store) List(ctx context.Context, prefix string) ([]settings.Value, error) {
 	var all []settings.Value
 	err := s.read(ctx, "list", func(ctx context.Context, kv jetstream.KeyValue) error {
@@ -137,7 +143,10 @@ func (s *Store) List(ctx context.Context, prefix string) ([]settings.Value, erro
 	return all, nil
 }
 
-// Put implements [settings.Store]. It repeats a request of unknown outcome until ctx ends.
+// Put implements [settings.Store]: it stores data if the present revision is revision, and returns
+// the new one. It repeats a request of unknown outcome until ctx ends or Close. Returns
+// [settings.ErrConflict], [settings.ErrFull] or [settings.ErrBad]. After [settings.ErrUnavailable]
+// the value may have been stored.
 func (s *Store) Put(ctx context.Context, key string, data []byte, revision uint64) (uint64, error) {
 	if err := settings.CheckPut(key, data); err != nil {
 		return 0, err
@@ -159,7 +168,10 @@ func (s *Store) Put(ctx context.Context, key string, data []byte, revision uint6
 	return settings.SettlePut(ctx, s, key, data, revision, try, s.repeats(ctx))
 }
 
-// Delete implements [settings.Store]. It repeats a request of unknown outcome until ctx ends.
+// Delete implements [settings.Store]: it purges the value of key if its revision is revision. It
+// repeats a request of unknown outcome until ctx ends or Close. Returns [settings.ErrConflict],
+// also for revision 0, or [settings.ErrBad]. After [settings.ErrUnavailable] the value may have
+// been deleted.
 func (s *Store) Delete(ctx context.Context, key string, revision uint64) error {
 	if err := settings.CheckKey(key); err != nil {
 		return err
@@ -181,7 +193,9 @@ func (s *Store) Delete(ctx context.Context, key string, revision uint64) error {
 	return settings.SettleDelete(ctx, s, key, try, s.repeats(ctx))
 }
 
-// Watch implements [settings.Store]. Each watch has a consumer on the server.
+// Watch implements [settings.Store]: it starts a goroutine that calls changed after each change and
+// each reconnect, until stop or Close. The goroutine has a consumer on the server. After Close it
+// starts nothing. It takes s.mu.
 func (s *Store) Watch(changed func()) (stop func()) {
 	ctx, cancel := context.WithCancel(s.life)
 	s.mu.Lock()
@@ -202,7 +216,9 @@ func (s *Store) Watch(changed func()) (stop func()) {
 	return cancel
 }
 
-// watch calls changed now and for each change, until ctx ends.
+// watch calls changed now and for each change of the bucket. It blocks until the consumer ends or
+// ctx ends. It always returns an error: that of the client library, ErrIndeterminate or ctx's
+// error.
 func watch(ctx context.Context, kv jetstream.KeyValue, changed func()) error {
 	w, err := kv.WatchAll(ctx, jetstream.UpdatesOnly(), jetstream.MetaOnly())
 	if err != nil {
@@ -223,7 +239,9 @@ func watch(ctx context.Context, kv jetstream.KeyValue, changed func()) error {
 	}
 }
 
-// Close implements [settings.Store]. Returns ctx's error if ctx ends first.
+// Close implements [settings.Store]: it ends waiting calls and watches and closes the connection.
+// It waits for the goroutines of the watches. Returns ctx's error if ctx ends first. It takes s.mu,
+// but not while it waits.
 func (s *Store) Close(ctx context.Context) error {
 	s.mu.Lock()
 	s.closed = true
@@ -234,8 +252,9 @@ func (s *Store) Close(ctx context.Context) error {
 	return err
 }
 
-// room returns [settings.ErrFull] if the bucket has no room for another key. Markers of deleted
-// keys count, until they are purged.
+// room returns nil if the bucket has space for another key, otherwise [settings.ErrFull]. Markers
+// of deleted keys count; if the bucket seems full, room purges them and counts again. It returns
+// other errors of the server.
 func (s *Store) room(ctx context.Context, kv jetstream.KeyValue) error {
 	st, err := kv.Status(ctx)
 	if err != nil {
@@ -252,7 +271,8 @@ func (s *Store) room(ctx context.Context, kv jetstream.KeyValue) error {
 	return err
 }
 
-// do calls fn once with the bucket, which it creates if it does not exist.
+// do calls fn once with the bucket, which it creates if it does not exist. It waits for a
+// connection until ctx ends. Returns the errors of the connection, of the server and of fn.
 func (s *Store) do(ctx context.Context, fn func(ctx context.Context, kv jetstream.KeyValue) error) error {
 	return s.conn.Do(ctx, func(ctx context.Context, sess *natsconn.Session) error {
 		kv, err := sess.JetStream.KeyValue(ctx, s.bucket.Bucket)
@@ -268,7 +288,9 @@ func (s *Store) do(ctx context.Context, fn func(ctx context.Context, kv jetstrea
 	})
 }
 
-// read calls do, and repeats it while the connection is lost, until ctx ends.
+// read calls do with fn, and repeats that after a lost connection or answer, until ctx ends or
+// Close. fn may run several times. Returns the errors of wrap, with op as the name of the
+// operation.
 func (s *Store) read(ctx context.Context, op string, fn func(ctx context.Context, kv jetstream.KeyValue) error) error {
 	err := s.wrap(op, s.do(ctx, fn))
 	for attempt, again := 0, s.repeats(ctx); again(err, attempt); attempt++ {
@@ -277,8 +299,9 @@ func (s *Store) read(ctx context.Context, op string, fn func(ctx context.Context
 	return err
 }
 
-// repeats returns a function that reports whether a request must be repeated, because its outcome
-// is unknown or the server could not serve it. It waits before that.
+// repeats returns a function for [settings.SettlePut]. For an error after which the outcome is
+// unknown, or if the server could not be reached, the function waits and returns true. It returns
+// false for another error, and if ctx or the store ends first.
 func (s *Store) repeats(ctx context.Context) func(error, int) bool {
 	return func(err error, attempt int) bool {
 		return (errors.Is(err, natsconn.ErrIndeterminate) || errors.Is(err, natsconn.ErrUnavailable)) &&
@@ -286,7 +309,8 @@ func (s *Store) repeats(ctx context.Context) func(error, int) bool {
 	}
 }
 
-// wrap returns err with the matching error of package settings.
+// wrap returns err with the matching error of package settings: ErrFull, ErrConflict or
+// ErrNotFound, otherwise ErrUnavailable with op, the name of the operation. It returns nil for nil.
 func (s *Store) wrap(op string, err error) error {
 	switch {
 	case err == nil, errors.Is(err, settings.ErrFull), errors.Is(err, settings.ErrConflict):
@@ -299,8 +323,9 @@ func (s *Store) wrap(op string, err error) error {
 	return fmt.Errorf("natssettings %s: %w: %w", op, settings.ErrUnavailable, err)
 }
 
-// encoded returns a key as the bucket takes it: no token of a subject may be empty.
+// encoded returns the key of the bucket for a key of a store. It writes '.' as "=2E", because '.'
+// separates the tokens of a subject and no token may be empty.
 func encoded(key string) string { return strings.ReplaceAll(key, ".", "=2E") }
 
-// decoded is the inverse of encoded.
+// decoded returns the key of a store for a key of the bucket: it writes "=2E" as '.'.
 func decoded(key string) string { return strings.ReplaceAll(key, "=2E", ".") }

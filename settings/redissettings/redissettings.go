@@ -89,7 +89,10 @@ func New(c Config) (*Store, error) {
 	}, nil
 }
 
-// Get implements [settings.Store].
+// Get implements [settings.Store]: it reads a field of the hash. It repeats a call of unknown
+// outcome until ctx ends or Close. Returns [settings.ErrNotFound] if the key has no value,
+// [settings.ErrBad] for an invalid key or a field that another program has written, otherwise
+// [settings.ErrUnavailable].
 func (s *Store) Get(ctx context.Context, key string) (settings.Value, error) {
 	if err := settings.CheckKey(key); err != nil {
 		return settings.Value{}, err
@@ -108,7 +111,10 @@ func (s *Store) Get(ctx context.Context, key string) (settings.Value, error) {
 	return value(key, stored)
 }
 
-// Put implements [settings.Store]. It repeats a call of unknown outcome until ctx ends.
+// Put implements [settings.Store]: one script stores data if the present revision is revision,
+// notifies the watches and returns the new revision. It repeats a call of unknown outcome until ctx
+// ends or Close. Returns [settings.ErrConflict], [settings.ErrFull] or [settings.ErrBad]. After
+// [settings.ErrUnavailable] the value may have been stored.
 func (s *Store) Put(ctx context.Context, key string, data []byte, revision uint64) (uint64, error) {
 	if err := settings.CheckPut(key, data); err != nil {
 		return 0, err
@@ -117,7 +123,10 @@ func (s *Store) Put(ctx context.Context, key string, data []byte, revision uint6
 	return settings.SettlePut(ctx, s, key, data, revision, try, s.repeats(ctx))
 }
 
-// Delete implements [settings.Store]. It repeats a call of unknown outcome until ctx ends.
+// Delete implements [settings.Store]: one script deletes the value of key if its revision is
+// revision, and notifies the watches. It repeats a call of unknown outcome until ctx ends or Close.
+// Returns [settings.ErrConflict] or [settings.ErrBad]. After [settings.ErrUnavailable] the value
+// may have been deleted.
 func (s *Store) Delete(ctx context.Context, key string, revision uint64) error {
 	if err := settings.CheckKey(key); err != nil {
 		return err
@@ -129,7 +138,10 @@ func (s *Store) Delete(ctx context.Context, key string, revision uint64) error {
 	return settings.SettleDelete(ctx, s, key, try, s.repeats(ctx))
 }
 
-// List implements [settings.Store]. It logs a field that it leaves out.
+// List implements [settings.Store]: it reads all fields of the hash and returns those whose keys
+// begin with prefix, sorted by key. It leaves out, and logs, a field that another program has
+// written. It repeats a call of unknown outcome until ctx ends or Close. Then it returns
+// [settings.ErrUnavailable].
 func (s *Store) List(ctx context.Context, prefix string) ([]settings.Value, error) {
 	answer, err := s.conn.Eval(ctx, s.list, []string{s.key})
 	for attempt := 0; s.again(ctx, err, attempt); attempt++ {
@@ -156,7 +168,9 @@ func (s *Store) List(ctx context.Context, prefix string) ([]settings.Value, erro
 	return all, nil
 }
 
-// Watch implements [settings.Store]. All watches of a Store have a connection of their own.
+// Watch implements [settings.Store]: it opens a connection that subscribes to the channel of
+// changes, and calls changed for each message and after each subscription. stop closes the
+// connection. It does not wait for the server.
 func (s *Store) Watch(changed func()) (stop func()) {
 	l := s.conn.Listen(redisconn.ListenerConfig{
 		Message:    func(string, string) { changed() },
@@ -166,10 +180,14 @@ func (s *Store) Watch(changed func()) (stop func()) {
 	return l.Close
 }
 
-// Close implements [settings.Store]. Returns ctx's error if ctx ends first.
+// Close implements [settings.Store]: it ends waiting calls and watches and closes the connections.
+// Returns ctx's error if ctx ends first.
 func (s *Store) Close(ctx context.Context) error { return s.conn.Close(ctx) }
 
-// change runs the script once and returns the new revision.
+// change runs the operation op of the script, "put" or "delete", once, and returns the new
+// revision. more holds the further arguments of the script. Returns [settings.ErrConflict] or
+// [settings.ErrFull] as the script decides, otherwise [settings.ErrUnavailable]. It waits for the
+// server.
 func (s *Store) change(ctx context.Context, op, key string, revision uint64, more ...any) (uint64, error) {
 	args := append([]any{op, key, strconv.FormatUint(revision, 10), s.channel}, more...)
 	answer, err := s.conn.Eval(ctx, s.script, []string{s.key}, args...)
@@ -188,23 +206,27 @@ func (s *Store) change(ctx context.Context, op, key string, revision uint64, mor
 	}
 }
 
-// again reports whether a call with this error must be repeated, because its outcome is unknown.
-// It waits before that.
+// again reports whether a call that returned err must be repeated: its outcome is unknown. Before
+// it returns true it waits for the backoff of attempt. It returns false for another error or nil,
+// and if ctx or the connection ends first.
 func (s *Store) again(ctx context.Context, err error, attempt int) bool {
 	return errors.Is(err, redisconn.ErrIndeterminate) && wake.SleepOr(ctx, s.conn.Done(), s.conn.Backoff().Interval(attempt))
 }
 
-// repeats is again for [settings.SettlePut] and [settings.SettleDelete].
+// repeats returns the method again in the form that [settings.SettlePut] and
+// [settings.SettleDelete] take.
 func (s *Store) repeats(ctx context.Context) func(error, int) bool {
 	return func(err error, attempt int) bool { return s.again(ctx, err, attempt) }
 }
 
-// failed wraps an error of the server with [settings.ErrUnavailable].
+// failed wraps err, which must not be nil, with [settings.ErrUnavailable] and op, the name of the
+// operation.
 func failed(op string, err error) error {
 	return fmt.Errorf("redissettings %s: %w: %w", op, settings.ErrUnavailable, err)
 }
 
-// value reads a field of the hash.
+// value returns the value of key from stored, the content of its field: the revision, a space and
+// the data. Returns [settings.ErrBad] if stored has another form or the key is invalid.
 func value(key, stored string) (settings.Value, error) {
 	number, data, ok := strings.Cut(stored, " ")
 	revision, err := strconv.ParseUint(number, 10, 64)

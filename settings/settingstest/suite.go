@@ -66,7 +66,7 @@ func Run(t *testing.T, open func(t testing.TB) *Harness) {
 	suite.Run(t, cases(), open, newWorld, about)
 }
 
-// about returns the facts about the adapter that the report of the suite needs.
+// about returns the report file of h and the promises that the report lists.
 func about(h *Harness) suite.About {
 	return suite.About{File: h.Report, Port: "settings", Promises: suite.Promises(h.Promises)}
 }
@@ -78,24 +78,30 @@ type testCase = suite.Case[*Harness, *world]
 // "".
 type need = func(h *Harness) string
 
+// needsExact returns the reason to skip a case, or "" if the adapter promises Exact.
 func needsExact(h *Harness) string {
 	return suite.Unless(h.Promises.Exact, "the adapter does not promise Exact")
 }
 
+// needsSever returns the reason to skip a case, or "" if the harness has Sever.
 func needsSever(h *Harness) string { return suite.Unless(h.Sever != nil, "the harness has no Sever") }
 
+// needsRestart returns the reason to skip a case, or "" if the harness has Restart.
 func needsRestart(h *Harness) string {
 	return suite.Unless(h.Restart != nil, "the harness has no Restart")
 }
 
+// needsDurable returns the reason to skip a case, or "" if the adapter promises Durable.
 func needsDurable(h *Harness) string {
 	return suite.Unless(h.Promises.Durable, "the adapter does not promise Durable")
 }
 
+// needsForeign returns the reason to skip a case, or "" if the harness has Foreign.
 func needsForeign(h *Harness) string {
 	return suite.Unless(h.Foreign != nil, "the harness has no Foreign")
 }
 
+// needsDown returns the reason to skip a case, or "" if the harness has Down.
 func needsDown(h *Harness) string { return suite.Unless(h.Down != nil, "the harness has no Down") }
 
 // cases returns all cases of the suite, grouped by area.

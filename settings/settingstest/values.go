@@ -11,7 +11,7 @@ import (
 	"github.com/swarmiji/swarmiji/settings"
 )
 
-// valueCases tests Get, Put, Delete and List by one process after the other.
+// valueCases returns the cases of Get, Put, Delete and List by one process after the other.
 func valueCases() []testCase {
 	return []testCase{
 		{
@@ -116,7 +116,7 @@ func valueCases() []testCase {
 	}
 }
 
-// conflictCases tests changes of one value by several processes.
+// conflictCases returns the cases of changes of one value by several processes.
 func conflictCases() []testCase {
 	return []testCase{
 		{
@@ -211,7 +211,7 @@ func conflictCases() []testCase {
 	}
 }
 
-// testModel compares random calls of two stores with a map.
+// testModel makes random calls of two stores. It expects the results of a map with revisions.
 func testModel(w *world) {
 	stores := []settings.Store{w.Open(), w.Open()}
 	run := 0

@@ -8,10 +8,10 @@ import (
 	"github.com/swarmiji/swarmiji/settings"
 )
 
-// isConflict reports whether err says that the revision was another one.
+// isConflict reports whether err is [settings.ErrConflict].
 func isConflict(err error) bool { return errors.Is(err, settings.ErrConflict) }
 
-// watchCases tests Watch.
+// watchCases returns the cases of Watch and Follow.
 func watchCases() []testCase {
 	return []testCase{
 		{
@@ -62,7 +62,8 @@ func watchCases() []testCase {
 	}
 }
 
-// calls returns the calls of a store that can fail, by name.
+// calls returns a function for each method of s that returns an error, by the name of the method.
+// Each function calls the method once and returns its error.
 func calls(s settings.Store) map[string]func(ctx context.Context) error {
 	return map[string]func(ctx context.Context) error{
 		"Get":    func(ctx context.Context) error { _, err := s.Get(ctx, "a"); return err },
@@ -72,7 +73,7 @@ func calls(s settings.Store) map[string]func(ctx context.Context) error {
 	}
 }
 
-// closeCases tests Close and contexts that have ended.
+// closeCases returns the cases of Close and of contexts that have ended.
 func closeCases() []testCase {
 	return []testCase{
 		{
@@ -112,7 +113,7 @@ func closeCases() []testCase {
 	}
 }
 
-// faultCases tests lost connections and restarts of the server.
+// faultCases returns the cases of lost connections and restarts of the server.
 func faultCases() []testCase {
 	return []testCase{
 		{

@@ -24,7 +24,8 @@ func newWorld(t testing.TB, h *Harness) *world {
 	})}
 }
 
-// put stores data over the given revision and returns the new one.
+// put calls Put with data and this revision and returns the new revision. It fails the case on an
+// error, or if the new revision is not larger.
 func (w *world) put(s settings.Store, key, data string, revision uint64) uint64 {
 	w.Helper()
 	ctx, cancel := w.Ctx()
@@ -37,7 +38,7 @@ func (w *world) put(s settings.Store, key, data string, revision uint64) uint64 
 	return n
 }
 
-// remove deletes the value with this revision.
+// remove deletes the value with this revision and fails the case on an error.
 func (w *world) remove(s settings.Store, key string, revision uint64) {
 	w.Helper()
 	ctx, cancel := w.Ctx()
@@ -55,7 +56,8 @@ func (w *world) refuses(s settings.Store, key string, revision uint64) {
 	w.WantIs(s.Delete(ctx, key, revision), settings.ErrConflict, "Delete %s of revision %d", key, revision)
 }
 
-// get returns the data of a key and its revision; "" and 0 if it has no value.
+// get returns the data of a key and its revision; "" and 0 if it has no value. It fails the case on
+// another error.
 func (w *world) get(s settings.Store, key string) (string, uint64) {
 	w.Helper()
 	ctx, cancel := w.Ctx()
@@ -71,7 +73,8 @@ func (w *world) get(s settings.Store, key string) (string, uint64) {
 	return string(v.Data), v.Revision
 }
 
-// list returns the values below a prefix as pairs of key and data.
+// list returns the values whose keys begin with prefix, as pairs of key and data. It fails the case
+// on an error.
 func (w *world) list(s settings.Store, prefix string) [][2]string {
 	w.Helper()
 	ctx, cancel := w.Ctx()
@@ -85,8 +88,8 @@ func (w *world) list(s settings.Store, prefix string) [][2]string {
 	return pairs
 }
 
-// wantList expects that a store lists these pairs of key and data below a prefix, soon if the
-// adapter does not promise Exact.
+// wantList fails the case unless a store lists these pairs of key and data below a prefix. Without
+// the promise Exact it first waits until the list is right.
 func (w *world) wantList(s settings.Store, prefix string, want ...[2]string) {
 	w.Helper()
 	if !w.h.Promises.Exact {
@@ -97,8 +100,8 @@ func (w *world) wantList(s settings.Store, prefix string, want ...[2]string) {
 	}
 }
 
-// sees waits until a store has this data for a key, and returns the revision. With the promise
-// Exact it must have them at once.
+// sees fails the case unless a store has the data want for a key, and returns the revision. Without
+// the promise Exact it first waits until the store has the data.
 func (w *world) sees(s settings.Store, key, want string) uint64 {
 	w.Helper()
 	if !w.h.Promises.Exact {
@@ -111,7 +114,7 @@ func (w *world) sees(s settings.Store, key, want string) uint64 {
 	return revision
 }
 
-// watch returns a count of the calls of a watch, which ends with the case.
+// watch opens a watch and returns the counter of its calls. The watch ends with the case.
 func (w *world) watch(s settings.Store) *atomic.Int64 {
 	n := new(atomic.Int64)
 	w.Cleanup(s.Watch(func() { n.Add(1) }))

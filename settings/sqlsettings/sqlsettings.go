@@ -90,7 +90,9 @@ func New(c Config) (*Store, error) {
 	return s, nil
 }
 
-// Get implements [settings.Store].
+// Get implements [settings.Store]: it reads the row of key, and makes the tables before if needed.
+// Returns [settings.ErrNotFound] if the key has no value, [settings.ErrBad] for an invalid key or a
+// row that another program has written, otherwise [settings.ErrUnavailable].
 func (s *Store) Get(ctx context.Context, key string) (settings.Value, error) {
 	if err := settings.CheckKey(key); err != nil {
 		return settings.Value{}, err
@@ -107,13 +109,18 @@ func (s *Store) Get(ctx context.Context, key string) (settings.Value, error) {
 	return found[0], nil
 }
 
-// List implements [settings.Store].
+// List implements [settings.Store]: it reads the values whose keys begin with prefix, sorted by
+// key. It leaves out rows that another program has written. Returns [settings.ErrUnavailable] for
+// errors of the database.
 func (s *Store) List(ctx context.Context, prefix string) ([]settings.Value, error) {
 	all, err := s.read(ctx, "list", selectAll, prefix)
 	return slices.DeleteFunc(all, func(v settings.Value) bool { return !v.Readable() }), err
 }
 
-// Put implements [settings.Store]. It repeats a commit of unknown outcome until ctx ends.
+// Put implements [settings.Store]: one transaction stores data if the present revision is revision,
+// and notifies the watches. It returns the new revision. It repeats a commit of unknown outcome
+// until ctx ends or Close. Returns [settings.ErrConflict], [settings.ErrFull] or [settings.ErrBad].
+// After [settings.ErrUnavailable] the value may have been stored.
 func (s *Store) Put(ctx context.Context, key string, data []byte, revision uint64) (uint64, error) {
 	if err := settings.CheckPut(key, data); err != nil {
 		return 0, err
@@ -147,7 +154,10 @@ func (s *Store) Put(ctx context.Context, key string, data []byte, revision uint6
 	return settings.SettlePut(ctx, s, key, data, revision, try, s.repeats(ctx))
 }
 
-// Delete implements [settings.Store]. It repeats a commit of unknown outcome until ctx ends.
+// Delete implements [settings.Store]: one transaction deletes the row of key if its revision is
+// revision, and notifies the watches. It repeats a commit of unknown outcome until ctx ends or
+// Close. Returns [settings.ErrConflict] or [settings.ErrBad]. After [settings.ErrUnavailable] the
+// value may have been deleted.
 func (s *Store) Delete(ctx context.Context, key string, revision uint64) error {
 	if err := settings.CheckKey(key); err != nil {
 		return err
@@ -160,7 +170,9 @@ func (s *Store) Delete(ctx context.Context, key string, revision uint64) error {
 	return settings.SettleDelete(ctx, s, key, try, s.repeats(ctx))
 }
 
-// Watch implements [settings.Store].
+// Watch implements [settings.Store]: it starts a goroutine that calls changed after each
+// notification of a change, until stop or Close. In a SQLite file, changes by other processes are
+// found by looking at it every 250 ms.
 func (s *Store) Watch(changed func()) (stop func()) {
 	ctx, cancel := context.WithCancel(s.life)
 	w := s.conn.Watch(poll, s.topic)
@@ -187,7 +199,9 @@ func (s *Store) Close(ctx context.Context) error {
 	return s.conn.Close(ctx)
 }
 
-// read runs a query with one argument and returns the values of its rows.
+// read makes the tables, runs query with the namespace and arg, and returns the values of its rows.
+// A revision below 0 becomes 0. It waits for the database. Returns the errors of wrap, with op as
+// the name of the operation.
 func (s *Store) read(ctx context.Context, op, query, arg string) ([]settings.Value, error) {
 	var all []settings.Value
 	err := s.wrap(op, s.conn.Ready(ctx))
@@ -217,7 +231,9 @@ func (s *Store) read(ctx context.Context, op, query, arg string) ([]settings.Val
 	return all, nil
 }
 
-// update runs fn in a transaction that notifies the watchers.
+// update makes the tables and runs fn in a transaction, once, that notifies the watches when it
+// commits. It waits for the database. Returns the errors of wrap, with op as the name of the
+// operation.
 func (s *Store) update(ctx context.Context, op string, fn sqlconn.Func) error {
 	if err := s.wrap(op, s.conn.Ready(ctx)); err != nil {
 		return err
@@ -228,7 +244,8 @@ func (s *Store) update(ctx context.Context, op string, fn sqlconn.Func) error {
 	}))
 }
 
-// changed returns [settings.ErrConflict] for a statement that has changed no row.
+// changed takes the result of a statement: the number of changed rows and its error. It returns
+// err, or [settings.ErrConflict] if err is nil and no row was changed.
 func changed(n int64, err error) error {
 	if err == nil && n == 0 {
 		return settings.ErrConflict
@@ -236,7 +253,8 @@ func changed(n int64, err error) error {
 	return err
 }
 
-// wrap adds [settings.ErrUnavailable] to the errors of the database.
+// wrap adds [settings.ErrUnavailable] and op, the name of the operation, to an error of the
+// database. It returns nil, ErrConflict and ErrFull unchanged.
 func (s *Store) wrap(op string, err error) error {
 	if err == nil || errors.Is(err, settings.ErrConflict) || errors.Is(err, settings.ErrFull) {
 		return err
@@ -244,8 +262,8 @@ func (s *Store) wrap(op string, err error) error {
 	return fmt.Errorf("sqlsettings %s: %w: %w", op, settings.ErrUnavailable, err)
 }
 
-// repeats returns a function that reports whether a commit has an unknown outcome and must be
-// repeated. It waits before that.
+// repeats returns a function for [settings.SettlePut]. For a commit of unknown outcome the function
+// waits and returns true. It returns false for another error, and if ctx or the store ends first.
 func (s *Store) repeats(ctx context.Context) func(error, int) bool {
 	return func(err error, attempt int) bool {
 		return errors.Is(err, sqlconn.ErrIndeterminate) && wake.SleepOr(ctx, s.life.Done(), s.conn.Interval(attempt))

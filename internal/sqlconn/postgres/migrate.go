@@ -97,7 +97,7 @@ func (p *postgres) migrateUnlocked(component string, fn sqlconn.Func) error {
 type blockers struct{ lock, holders string }
 
 // tryMigration makes one attempt of a migration in a transaction and returns its error. A statement
-// that waits for a lock fails after LockWait. Meanwhile a goroutine looks which lock that is: it
+// that waits for a lock fails after LockWait. Meanwhile a goroutine asks which lock that is: it
 // returns this lock and its holders, or "unknown". It blocks until both have ended, or Close ends
 // them.
 func (p *postgres) tryMigration(fn sqlconn.Func) (blockers, error) {

@@ -49,6 +49,7 @@ type notifier struct {
 	running sync.WaitGroup
 }
 
+// newNotifier returns a notifier for db with a random sender. It starts no goroutine.
 func newNotifier(db *postgres) *notifier {
 	n := &notifier{db: db, sender: rand.Text()[:12], poll: wake.New(), pending: make(map[string]struct{})}
 	n.ctx, n.cancel = context.WithCancel(context.Background())

@@ -53,6 +53,8 @@ type postgres struct {
 	ended      chan struct{} // closed after the pool is closed
 }
 
+// newPostgres returns a database with this configuration. pool is the user's pool, or nil. It does
+// not connect.
 func newPostgres(c config, pool *pgxpool.Pool) *postgres {
 	db := &postgres{config: c, pool: pool, given: pool != nil, migrations: make(map[string]*migration), ended: make(chan struct{})}
 	db.life, db.end = context.WithCancel(context.Background())
@@ -66,11 +68,12 @@ func (p *postgres) Dialect() sqlconn.Dialect { return sqlconn.Postgres }
 // Shared implements [sqlconn.Database]. It returns true.
 func (p *postgres) Shared() bool { return true }
 
-// Schema implements [sqlconn.Database].
+// Schema implements [sqlconn.Database]. It returns the name of the schema in quotes.
 func (p *postgres) Schema() string { return p.config.schema }
 
-// Text implements [sqlconn.Database]. The name of each table begins with "swarmiji_" and comes
-// after a blank in a statement. No other word does both.
+// Text implements [sqlconn.Database]: it returns query with the schema in front of each table, and
+// keeps the result. The name of each table begins with "swarmiji_" and comes after a blank in a
+// statement. No other word does both.
 func (p *postgres) Text(query string) string {
 	if text, ok := p.texts.Load(query); ok {
 		return text.(string)
@@ -84,8 +87,9 @@ func (p *postgres) Text(query string) string {
 const table = " swarmiji_"
 
 // acquire returns a connection of the pool, and creates the pool at first use. It waits for a free
-// connection until ctx or life ends. The caller must release the connection. Returns ErrClosed
-// after Close and when life has ended.
+// connection until ctx or life ends; with a free connection at hand it does not look at life. The
+// caller must release the connection. Returns ErrClosed after Close, and if life ends during the
+// wait.
 func (p *postgres) acquire(ctx, life context.Context) (*pgxpool.Conn, error) {
 	p.mu.Lock()
 	if p.closed {
@@ -123,8 +127,9 @@ func (p *postgres) acquire(ctx, life context.Context) (*pgxpool.Conn, error) {
 	return conn, unusable(sqlconn.Classify(err))
 }
 
-// dial returns a connection that is not one of the pool. The caller must call hangUp, which closes
-// it within a second.
+// dial opens a connection that is not one of the pool, and waits for the server until ctx ends. The
+// caller must call hangUp, which closes it within a second. Returns the client's error, not
+// classified.
 func (p *postgres) dial(ctx context.Context, cfg *pgx.ConnConfig) (conn *pgx.Conn, hangUp func(), err error) {
 	cfg = cfg.Copy()
 	// BeforeConnect of the user's pool may renew the password.
@@ -143,7 +148,8 @@ func (p *postgres) dial(ctx context.Context, cfg *pgx.ConnConfig) (conn *pgx.Con
 	}, nil
 }
 
-// Identity implements [sqlconn.Database].
+// Identity implements [sqlconn.Database]: it returns the text of the first column of query, which
+// it sends on a connection of its own.
 func (p *postgres) Identity(ctx context.Context, query string) (answer string, err error) {
 	conn, hangUp, err := p.dial(ctx, p.config.pool.ConnConfig)
 	if err != nil {
@@ -154,7 +160,8 @@ func (p *postgres) Identity(ctx context.Context, query string) (answer string, e
 	return answer, err
 }
 
-// unanswered returns the error of a connection that was not made.
+// unanswered returns the error of a connection that was not made. found names the problem and next
+// the next step for a person.
 func unanswered(host string, port uint16, found, next string, cause error) *reach.Error {
 	at := net.JoinHostPort(host, strconv.Itoa(int(port)))
 	return &reach.Error{Server: "PostgreSQL at " + at, Found: found, Next: next, Cause: cause}
@@ -194,13 +201,16 @@ func refusesTLS(err error) bool {
 	return strings.Contains(err.Error(), "server refused TLS connection")
 }
 
+// isClosed reports whether Close was called. It takes p.mu.
 func (p *postgres) isClosed() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.closed
 }
 
-// Update implements [sqlconn.Database].
+// Update implements [sqlconn.Database]: it runs fn in a transaction and returns its topics after
+// the commit. It repeats attempts that surely had no effect, see retry. It returns the errors of
+// once.
 func (p *postgres) Update(ctx, life context.Context, kind sqlconn.Kind, fn sqlconn.Func) (topics []string, err error) {
 	err = p.retry(ctx, life, func(ctx context.Context) error {
 		topics, err = p.once(ctx, life, kind != sqlconn.Whole, fn)
@@ -209,7 +219,8 @@ func (p *postgres) Update(ctx, life context.Context, kind sqlconn.Kind, fn sqlco
 	return topics, err
 }
 
-// View implements [sqlconn.Database].
+// View implements [sqlconn.Database]: it runs fn on a connection outside a transaction. It repeats
+// attempts that failed by a lost connection or a lock, see retry.
 func (p *postgres) View(ctx, life context.Context, fn sqlconn.Func) error {
 	return p.retry(ctx, life, func(ctx context.Context) error {
 		conn, err := p.acquire(ctx, life)
@@ -228,6 +239,7 @@ type retryable struct {
 	success bool // a statement had succeeded
 }
 
+// Unwrap returns the wrapped error.
 func (e *retryable) Unwrap() error { return e.error }
 
 // again returns err as a retryable if a repetition can help. The error of the first failed
@@ -247,6 +259,7 @@ func (p *postgres) again(conn *pgx.Conn, tx *sqlconn.Tx, err error) error {
 	return err
 }
 
+// isTransient reports whether err has a class for which another attempt may succeed.
 func isTransient(err error) bool {
 	return errors.Is(err, sqlconn.ErrUnavailable) || errors.Is(err, sqlconn.ErrConflict)
 }

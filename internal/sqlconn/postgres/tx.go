@@ -16,14 +16,17 @@ type pgLink struct {
 	db   *postgres
 }
 
+// link returns a pgLink that runs statements on conn.
 func (p *postgres) link(conn *pgx.Conn) pgLink { return pgLink{conn, p} }
 
-// Exec implements [sqlconn.Link].
+// Exec implements [sqlconn.Link]: it runs a statement outside a transaction and returns the number
+// of changed rows. Returns the client's error, not classified.
 func (l pgLink) Exec(ctx context.Context, query string, args []any) (int64, error) {
 	return l.exec(ctx, l.db.config.local, query, args)
 }
 
-// Query implements [sqlconn.Link].
+// Query implements [sqlconn.Link]: it runs a statement outside a transaction and returns its rows.
+// Returns the client's error, not classified.
 func (l pgLink) Query(ctx context.Context, query string, args []any) (sqlconn.Rows, error) {
 	rows, err := l.query(ctx, l.db.config.local, query, args)
 	if err != nil {
@@ -38,8 +41,9 @@ func (pgLink) Script(context.Context, string) error {
 	return sqlconn.Failure(sqlconn.ErrRefused, errors.New("a script outside of a transaction"))
 }
 
-// exec runs a statement. The statements of first come before it in the same round trip, and in the
-// same transaction.
+// exec runs a statement and returns the number of changed rows. The statements of first come before
+// it in the same round trip, and in the same transaction. It waits for the server and returns the
+// client's error.
 func (l pgLink) exec(ctx context.Context, first []string, query string, args []any) (int64, error) {
 	query = l.db.Text(query)
 	if len(first) == 0 {
@@ -57,7 +61,8 @@ func (l pgLink) exec(ctx context.Context, first []string, query string, args []a
 	return tag.RowsAffected(), err
 }
 
-// query is exec for a statement that returns rows.
+// query runs a statement that returns rows. The statements of first come before it in the same
+// round trip, and in the same transaction. It waits for the server and returns the client's error.
 func (l pgLink) query(ctx context.Context, first []string, query string, args []any) (*pgRows, error) {
 	query = l.db.Text(query)
 	if len(first) == 0 {
@@ -100,13 +105,15 @@ type pgTx struct {
 	rows  *pgRows // of the last query, if they are open
 }
 
-// Exec implements [sqlconn.Link]. It begins the transaction if necessary.
+// Exec implements [sqlconn.Link]: it closes open rows, begins the transaction if necessary, runs a
+// statement and returns the number of changed rows.
 func (l *pgTx) Exec(ctx context.Context, query string, args []any) (int64, error) {
 	l.closeRows()
 	return l.exec(ctx, l.begin(), query, args)
 }
 
-// Query implements [sqlconn.Link]. It begins the transaction if necessary.
+// Query implements [sqlconn.Link]: it closes open rows, begins the transaction if necessary, runs a
+// statement and returns its rows. The next statement closes them.
 func (l *pgTx) Query(ctx context.Context, query string, args []any) (sqlconn.Rows, error) {
 	l.closeRows()
 	rows, err := l.query(ctx, l.begin(), query, args)
@@ -117,8 +124,9 @@ func (l *pgTx) Query(ctx context.Context, query string, args []any) (sqlconn.Row
 	return rows, nil
 }
 
-// begin returns the statements that begin the transaction, or none if it has begun. A transaction
-// that waited for a lock must see the holder's changes, whatever the database's default.
+// begin returns the statements that begin the transaction and records that it has begun. It returns
+// none if the transaction has begun before. A transaction that waited for a lock must see the
+// holder's changes, whatever the database's default.
 func (l *pgTx) begin() []string {
 	if l.begun {
 		return nil
@@ -127,13 +135,16 @@ func (l *pgTx) begin() []string {
 	return append([]string{"begin isolation level read committed"}, l.db.config.local...)
 }
 
-// Script implements [sqlconn.Link]. The server runs all statements in one transaction.
+// Script implements [sqlconn.Link]: it closes open rows and runs statements separated by
+// semicolons. It does not begin the transaction: call it after another statement.
 func (l *pgTx) Script(ctx context.Context, text string) error {
 	l.closeRows()
 	_, err := l.conn.PgConn().Exec(ctx, text).ReadAll()
 	return err
 }
 
+// closeRows closes the rows of the last query if they are open. It drops their error, which the
+// next statement returns again.
 func (l *pgTx) closeRows() {
 	if l.rows != nil {
 		_ = l.rows.Close() // the next statement returns the same error

@@ -25,7 +25,8 @@ func New(url string) (sqldb.DB, error) {
 	return postgres.Open(url, postgres.Config{Backoff: quick, Logger: quiet})
 }
 
-// Open is New for a test, which closes the database at its end.
+// Open returns the database of a URL as New does, and closes it at the end of the test. It fails t
+// on an error.
 func Open(t testing.TB, url string) sqldb.DB {
 	t.Helper()
 	db, err := New(url)
@@ -42,7 +43,7 @@ func Open(t testing.TB, url string) sqldb.DB {
 	return db
 }
 
-// Addr returns host:port of a URL of PostgreSQL.
+// Addr returns host:port of at, a URL of PostgreSQL. It fails t if at cannot be parsed.
 func Addr(t testing.TB, at string) string {
 	t.Helper()
 	u, err := url.Parse(at)
@@ -52,7 +53,8 @@ func Addr(t testing.TB, at string) string {
 	return u.Host
 }
 
-// Conn returns a connection to the database of a URL, for statements of a test.
+// Conn opens the database of a URL, which is closed at the end of the test, and returns a
+// sqlconn.Conn for statements of the test.
 func Conn(t testing.TB, url string) *sqlconn.Conn {
 	t.Helper()
 	c, err := sqlconn.Of(Open(t, url), "")

@@ -21,8 +21,9 @@ type Transaction struct {
 	Rollback func() error
 }
 
-// Begin begins a transaction by the database's usual library: pgx, or database/sql for a SQLite
-// file. On SQLite it holds the file's write lock. It is rolled back at the end of the test.
+// Begin begins a transaction with the database's usual library: pgx, or database/sql for a SQLite
+// file. On SQLite it holds the file's write lock. It is rolled back at the end of the test. Begin
+// fails t on an error.
 func Begin(t testing.TB, url string) Transaction {
 	t.Helper()
 	if strings.HasPrefix(url, "sqlite:") {
@@ -43,14 +44,16 @@ func Begin(t testing.TB, url string) Transaction {
 	}
 }
 
-// ofClient returns a URL of PostgreSQL for the client, which finds the tables by its search path.
-// Through PgBouncer it prepares no statements.
+// ofClient returns the URL with pgx's own parameters in place of those that only package sqldb
+// knows. The client then finds the tables by its search path, and prepares no statements through
+// PgBouncer.
 func ofClient(url string) string {
 	url, _, _ = strings.Cut(url, "&listen_url=")
 	return strings.NewReplacer("&schema=", "&search_path=", "&pgbouncer=true", "&default_query_exec_mode=exec").Replace(url)
 }
 
-// BeginSQL is Begin by database/sql.
+// BeginSQL begins a transaction with database/sql, for both kinds of databases. It is rolled back
+// at the end of the test. BeginSQL fails t on an error.
 func BeginSQL(t testing.TB, url string) Transaction {
 	t.Helper()
 	own, err := OpenSQL(t, url).BeginTx(context.WithoutCancel(t.Context()), nil)
@@ -61,8 +64,9 @@ func BeginSQL(t testing.TB, url string) Transaction {
 	return Transaction{Tx: sqltx.Wrap(own), Commit: own.Commit, Rollback: own.Rollback}
 }
 
-// OpenSQL opens a database by database/sql, as the program of a user does. Transactions on SQLite
-// begin with the write lock. It is closed at the end of the test.
+// OpenSQL opens a database with database/sql, as the program of a user does. Transactions on SQLite
+// begin with the write lock. The database is closed at the end of the test. OpenSQL fails t on an
+// error.
 func OpenSQL(t testing.TB, url string) *sql.DB {
 	t.Helper()
 	driver, source := "pgx", ofClient(url)

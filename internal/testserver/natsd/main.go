@@ -10,6 +10,8 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 )
 
+// main runs the server with the arguments of the command line, and prints an error and exits if
+// that fails.
 func main() {
 	if err := run(os.Args[1:]); err != nil {
 		server.PrintAndDie("natsd: " + err.Error())
