@@ -94,7 +94,7 @@ func (a *ackedSome) ack(t *testing.T) {
 	wg.Wait()
 }
 
-// check receives what is delivered again.
+// check receives the messages that are delivered again.
 func (a *ackedSome) check(t *testing.T) {
 	again, forgotten := make(map[string]bool), 0
 	testwait.Until(t, "what was prefetched is there again", func() bool {

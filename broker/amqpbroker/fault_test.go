@@ -143,7 +143,7 @@ func eval(t testing.TB, srv *testserver.Rabbit, format string, args ...any) {
 	}
 }
 
-// allow gives a user the permissions to configure, write and read what the expressions match.
+// allow gives a user permissions: the regular expressions match the names of queues and exchanges.
 func allow(t testing.TB, srv *testserver.Rabbit, user, configure, write, read string) {
 	t.Helper()
 	eval(t, srv, `rabbit_auth_backend_internal:set_permissions(<<%q>>, <<"/">>, <<%q>>, <<%q>>, <<%q>>, <<"test">>)`, user, configure, write, read)

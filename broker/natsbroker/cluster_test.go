@@ -51,8 +51,8 @@ func TestConformanceCluster(t *testing.T) {
 	}
 }
 
-// skipLong leaves out the case of the suite that takes longest. TestConformance tries it. Neither the
-// number of servers nor their version changes how letters are listed.
+// skipLong leaves out the case of the suite that takes longest. TestConformance tries it. Neither
+// the number of servers nor their version changes how letters are listed.
 func skipLong(c testing.TB) {
 	if strings.HasSuffix(c.Name(), "/3,000_letters") {
 		testserver.Thorough(c)

@@ -9,8 +9,6 @@ import (
 	"testing"
 	"time"
 
-	amqp "github.com/rabbitmq/amqp091-go"
-
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/broker/amqpbroker"
 	"github.com/swarmiji/swarmiji/connect/amqpconnect"
@@ -129,13 +127,7 @@ func (r *replying) wantLost(f *task.Future[int]) {
 // deleteQueue deletes the producer's reply queue, as an administrator would.
 func (r *replying) deleteQueue(server *testserver.Rabbit) {
 	r.t.Helper()
-	conn, err := amqp.Dial(server.URL())
-	must(r.t, err)
-	defer func() { _ = conn.Close() }() // the test judges what it did
-	ch, err := conn.Channel()
-	must(r.t, err)
-	_, err = ch.QueueDelete("swj."+r.namespace+".reply."+r.producer.NodeID(), false, false, false)
-	must(r.t, err)
+	must(r.t, server.DeleteQueue("swj."+r.namespace+".reply."+r.producer.NodeID()))
 }
 
 // TestReplyQueueDeleted shows that open futures end with a reason when their reply queue is
