@@ -87,9 +87,10 @@ func (q *queue) emptyAsides() {
 // asidePrefetch is the number of messages that are moved back at once.
 const asidePrefetch = 100
 
-// emptyAside moves the messages of a task back from the queue source, see [steer.Steer.Empty]. It
-// blocks until that has ended, or the consumer stops or leaves the queue. It logs the start and an
-// error.
+// emptyAside consumes the queue source, in which the messages of a paused task were kept, and moves
+// them back to the queue q.name. It blocks until source is empty for all consumers, the task is
+// paused again, or this consumer stops or leaves the queue. It logs the start, and an error. See
+// [steer.Steer.Empty].
 func (q *queue) emptyAside(name, source string) {
 	cfg := q.cfg
 	cfg.Workers, cfg.Prefetch = 1, asidePrefetch

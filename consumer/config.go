@@ -203,9 +203,9 @@ func (c *Config) complete() (*wire.Codec, error) {
 	return codec, nil
 }
 
-// completeQueues replaces c.Queues by a copy with all defaults, which also holds the queues of the
-// polls. Without queues and polls it has router.DefaultQueue. Returns all problems, joined, such as
-// an invalid name, a negative number, or a name that an older side queue has.
+// completeQueues replaces c.Queues and c.Polls by copies with all defaults. It adds the queues of
+// polls to c.Queues, and router.DefaultQueue if no queue is set. Returns all problems, joined. A name
+// of another queue plus sideSuffix is one too: older versions kept tasks there.
 func (c *Config) completeQueues() error {
 	if len(c.Queues) == 0 && len(c.Polls) == 0 {
 		c.Queues = map[string]QueueConfig{router.DefaultQueue: {}}

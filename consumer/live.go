@@ -188,10 +188,10 @@ func (q *queue) leave() error {
 	return err
 }
 
-// workersOf returns the workers of the queues: one set for each Poll and one for each other queue.
-// The workers do not run yet; Polls fetch already. They fetch nothing while too many handlers are
-// stuck. It sets q.workers and q.polled of all queues. It leaves out queues of a Poll that are not
-// open, and Polls without open queues.
+// workersOf returns the workers of open queues, one set for each Poll and for each other queue, and
+// sets q.workers and q.polled. No worker runs before Start, but the sets of Polls fetch now; their
+// fatal errors go to c.failed. A set fetches nothing while too many handlers of its queues are
+// stuck. Queues of Polls that are not in queues are left out.
 func workersOf(c *Consumer, queues []*queue) []*intake.Workers {
 	byName := make(map[string]*queue, len(queues))
 	for _, q := range queues {

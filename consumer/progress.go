@@ -11,8 +11,8 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// ReportProgress implements [task.Progressor]: a reporter passes the last p to sendProgress, at
-// most once a second. It does not block, and does nothing after the handler has returned.
+// ReportProgress implements [task.Progressor]. It stores p and does not block. A goroutine passes
+// the last value to sendProgress, at most once a second, until the handler has returned.
 func (r *run) ReportProgress(p task.ProgressValue) {
 	if r.progress.Load() == nil {
 		r.progress.CompareAndSwap(nil, progress.New(r.sendProgress))

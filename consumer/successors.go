@@ -67,9 +67,10 @@ func (r *run) sendSuccessors(c *workflow.Config, steps workflow.Run, v verdict) 
 // settlement adapts a run whose task has ended to [workflow.Run].
 type settlement struct{ *run }
 
-// Step is runStep with a new time limit of StoreRetry for each call. It blocks until do succeeds or
-// is given up; it then returns false. So a task with very many successors is not given back while
-// its steps succeed.
+// Step runs do, a step of the settlement that what names in the log, and repeats it after errors
+// for at most StoreRetry; for a task acknowledged before its start longer, see runStep. Each call
+// has its own time limit. It blocks, and returns true after a success. After false the caller must
+// do nothing more: the task was given back, failed, or settled by another attempt.
 func (s settlement) Step(what string, do func(context.Context) error) bool {
 	ctx, cancel := context.WithTimeout(s.queue.c.settle, s.queue.c.cfg.Tuning.StoreRetry)
 	defer cancel()

@@ -129,6 +129,9 @@ func (r *Recorder) Run(ctx context.Context) error {
 		return nil // ctx has ended
 	}
 	sub, gap, err := r.listen(ctx, last)
+	if err != nil && ctx.Err() != nil {
+		return nil
+	}
 	if err != nil {
 		return fmt.Errorf("history: listen: %w", err)
 	}

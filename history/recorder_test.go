@@ -327,3 +327,27 @@ func TestBadRecorder(t *testing.T) {
 		t.Error("no error")
 	}
 }
+
+// lateBus is a bus that cannot be listened to: Subscribe waits until ctx ends.
+type lateBus struct {
+	*memevents.Bus
+	asked chan struct{}
+}
+
+func (b lateBus) Subscribe(ctx context.Context, _ events.Filter) (events.Subscription, error) {
+	close(b.asked)
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+// TestRecorderStopsBeforeItListens shows that a recorder that is stopped while it waits for the
+// bus ends without an error.
+func TestRecorderStopsBeforeItListens(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, events.Retention{})
+		bus := lateBus{b.bus, make(chan struct{})}
+		_, stop := b.start(func(c *history.RecorderConfig) { c.Bus = bus })
+		<-bus.asked
+		stop()
+	})
+}

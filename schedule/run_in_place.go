@@ -52,21 +52,23 @@ func (r *runner) runInPlace(h *hold) {
 	r.finishRun(h, q, c, value, err)
 }
 
-// finishRun stores the result of a run and ends the claim of its tick. err is the error of the
-// handler.
+// finishRun records the result of a run and requests the end of the claim of its tick, which the
+// goroutine of finishLoop executes later; see sendFinish. err is the error of the handler.
 //
-//   - If another listener has claimed the tick, it stores nothing and only removes the tick from
-//     the held ones.
+//   - If another listener has claimed the tick, it only removes the tick from the held ones.
 //   - If the handler failed after the end of ShutdownTimeout, it releases the tick, which runs
 //     again. It counts and records nothing.
 //   - After another failure it counts and reports the failure, records it in the result store, and
-//     ends the claim. The carried state stays as it was.
-//   - After a success it counts and records the result. It ends the claim and stores the state that
-//     the handler set.
+//     requests the end of the claim. The carried state stays as it was.
+//   - After a success it counts the run, records the result, and requests the end of the claim. The
+//     end of the claim stores the state that the handler has set.
 //
 // Nothing is recorded without a result store, or if the task ignores its result; see record. If the
-// entry has no further run, the end of the claim deletes the entry. It blocks while the result
-// store fails, up to recordFor.
+// entry has no further run, the end of the claim deletes the entry. If r.calls ends first, the
+// claim ends only with its lease, and the tick runs again.
+//
+// It blocks while the result store fails, up to recordFor, while the channel of finishLoop is full,
+// and while it releases a tick, see releaseAfter.
 func (r *runner) finishRun(h *hold, q *task.Request, c *runState, value any, err error) {
 	switch {
 	case h.Lost(): // renew has reported it

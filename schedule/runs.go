@@ -19,14 +19,13 @@ type Run struct {
 	Record *resultstore.Record
 }
 
-// Runs returns the last runs of an entry, at most [KeptRuns], the newest first. It changes nothing.
-// A run that a listener has claimed counts, also while it runs.
+// Runs returns the last runs of an entry, at most [KeptRuns], the newest first. They include runs
+// that have not ended yet. Run.Record is read from Config.Results, where the consumer of the task,
+// or a listener that runs it in place, stores the result. Runs changes nothing.
 //
-// Only entries with a name ([WithName]) or with [OverlapSkip] have runs. The results are those of
-// Config.Results, in which consumers, or listeners in place, record them.
-//
-// Returns [ErrNotFound] if the entry does not exist, [ErrUnsupported] if the store is not a
-// [Lister], and errors of both stores.
+// Only runs of entries with a name ([WithName]) or with [OverlapSkip] are kept; for other entries
+// it returns none. Returns [ErrNotFound] if the entry does not exist, and [ErrUnsupported] if the
+// store is not a [Lister]. It also returns errors of the schedule's store and of the result store.
 func (s *Schedule) Runs(ctx context.Context, id string) ([]Run, error) {
 	it, err := s.Get(ctx, id)
 	if err != nil {

@@ -25,11 +25,13 @@ type runState struct {
 // runStateKey is the key of the *runState in the context of a handler.
 type runStateKey struct{}
 
-// State returns the state that the last run of the calling handler's entry stored with [SetState].
-// If this run has called SetState already, State returns that value. The zero value means that no
-// state is stored, or that SetState(ctx, nil) deleted it. It takes the lock of the run's state.
+// State returns the state of the schedule entry for which the calling handler runs: the value that
+// this run has set with [SetState], or else the one that the last run stored. The zero value means
+// that no state is stored, or that SetState(ctx, nil) deleted it. It takes the lock of the run's
+// state.
 //
-// Returns [ErrNoState] outside a run in place, and an error if the state is not valid JSON for S.
+// Returns [ErrNoState] unless a [Listener] runs the handler itself (in place), and an error if the
+// state is not valid JSON for S.
 func State[S any](ctx context.Context) (S, error) {
 	var state S
 	c, ok := ctx.Value(runStateKey{}).(*runState)

@@ -132,12 +132,18 @@ func (s *Schedule) addNamed(ctx context.Context, d Definition) (Added, error) {
 	return Added{ID: e.ID, New: e.Outcome == EntryAdded, Changed: e.Outcome == EntryChanged, Next: e.Next, Spec: e.Spec, Echo: e.Echo}, nil
 }
 
-// change executes c in the store, with the entries of want. It returns the results of want, and the
-// answer of the store. runs requires a further run of each definition.
+// change executes c in the store, with the entries of the definitions want. It returns the result
+// of each definition, in order, and the answer of the store. If runs is true, a
+// definition without a further run is an error.
 //
-// The store refuses due times that its clock has reached meanwhile. Then change calculates them
-// again, with more and more time for the call. So a slow store may skip runs of new or changed
-// entries, but never repeats one.
+// If the store's clock has reached a due time meanwhile, the store refuses the change ([Late]).
+// Then change calculates the due times again, with a longer margin each time, until the store
+// accepts them. So a slow store may skip runs of new or changed entries, but never repeats one.
+//
+// Returns [ErrUnsupported] if the store is not a [Changer], errors of invalid definitions, and
+// [ErrBadEntry] if a name is missing or comes twice; these change nothing. Returns [ErrTaken] if an
+// entry belongs to another group; then nothing has changed in a store with transactions. It also
+// returns the errors of the store; after [ErrUnavailable] the change may have been made.
 func (s *Schedule) change(ctx context.Context, c Change, want []Definition, runs bool) ([]SyncedEntry, Changed, error) {
 	store, err := feature[Changer](s.c.Store, "change entries by name")
 	if err != nil {

@@ -240,9 +240,11 @@ func (b *Broker) Leave(ctx context.Context, node string) error {
 	return wrap(b.witness.leave(ctx, node), "leave as node", node)
 }
 
-// leave writes a note that the node ended in order and waits for the confirmation. Then this
-// process no longer answers for the node. After an error it still answers, although the note may be
-// stored. It does nothing if the node noted no start in this process. Returns the errors of
+// leave stores on the server that the node ended in order: it appends a note to the stream of notes
+// and waits for the confirmation, at most until ctx ends. From then on this process no longer tells
+// others that the node is present. After an error it still does, although the note may be stored.
+//
+// Returns nil, and does nothing, if the node noted no start in this process. Returns the errors of
 // checkNode and append. It takes w.mu, but does not hold it while it waits.
 func (w *witness) leave(ctx context.Context, node string) error {
 	if err := w.checkNode(node); err != nil {

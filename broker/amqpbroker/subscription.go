@@ -102,9 +102,10 @@ func (b *Broker) Subscribe(ctx context.Context, queue string, o broker.Subscribe
 // other calls.
 const ownChannels = 16
 
-// checkChannels returns ErrTooMany if the connection for consumers cannot open more further
-// channels. Each consumed AMQP queue needs one, and ownChannels are reserved. It waits for a
-// connection and returns its error. It takes b.mu, but not while it waits.
+// checkChannels returns nil if the connection for consumers has room for more channels in addition
+// to those in use, and otherwise ErrTooMany. Each consumed AMQP queue uses one channel, and
+// ownChannels of the connection are reserved for other calls. It only checks, and reserves none. It
+// waits for a connection, and returns the error of that. It takes b.mu, but not while it waits.
 func (b *Broker) checkChannels(ctx context.Context, more int) error {
 	sess, err := b.con.Session(ctx)
 	if err != nil {

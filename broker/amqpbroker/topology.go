@@ -88,9 +88,13 @@ func (b *Broker) Declare(ctx context.Context, qs ...broker.Queue) error {
 	return nil
 }
 
-// declare creates the AMQP queues of q that do not exist, with all that declareWork lists, and
-// waits for the server. Returns ErrMalformed if the name is not valid or the levels do not ascend.
-// If the queue exists with other levels, it uses those and logs the difference once.
+// declare creates the AMQP queues of q that do not exist, one for each level, with all that
+// declareWork lists. Before that it stores the levels in b.queues and on the server
+// (declareLevels). If the queue exists with other levels or arguments, it uses the existing ones
+// and logs the difference once.
+//
+// It waits for the server, also while the connection is lost. Returns ErrMalformed if the name is
+// not valid or the levels do not ascend, and errors of the server; some AMQP queues may exist then.
 func (b *Broker) declare(ctx context.Context, q broker.Queue) error {
 	if !naming.ValidName(q.Name) {
 		return fmt.Errorf("%w: queue name", broker.ErrMalformed)

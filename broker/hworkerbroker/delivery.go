@@ -98,14 +98,17 @@ func (d *delivery) DeadLetter(ctx context.Context, dead broker.Dead) error {
 }
 
 // settle ends the job with the operation how of settle.lua and waits for the server. key and value
-// are the operation's arguments. It takes d.mu, for which it waits until ctx ends.
+// are the operation's arguments. It takes d.mu, for which it waits until ctx ends, and at the end
+// of the job also b.mu and s.mu (finish).
 //
 //   - The job is ended: nil, and later settlements return ErrSettled.
 //   - It was ended before: ErrSettled or ErrLeaseLost.
 //   - The server no longer holds the job for this process: ErrLeaseLost, and Lost is closed. A
 //     warning is logged, unless how is "front".
-//   - ctx ends before d.mu is free: ErrUnavailable.
-//   - Another error of the server: that error, and the job can be settled again.
+//   - ctx ends before d.mu is free: ErrUnavailable. The job can be settled again.
+//   - The answer of the server is lost: ErrIndeterminate. The job may be ended. It can be settled
+//     again; if it was ended, that returns ErrLeaseLost.
+//   - Another error of the server: that error. The job can be settled again.
 func (d *delivery) settle(ctx context.Context, how, key, value string) error {
 	if err := d.lock(ctx); err != nil {
 		return err
@@ -215,9 +218,12 @@ func (d *delivery) finish(why error) {
 	}
 }
 
-// markLost ends a delivery of a closed Broker that could not be returned to the queue. Its Lost
-// channel is closed, and settlements return ErrLeaseLost. It does nothing if the delivery has
-// ended. It takes d.mu, for which it waits while a settlement is in progress.
+// markLost ends a delivery of a closed Broker that could not be returned to the queue: it closes
+// the channel Lost, and later settlements return ErrLeaseLost. Like finish, it removes the delivery
+// from the held ones and wakes the claiming goroutine. It does nothing if the delivery has ended.
+//
+// It takes d.mu, for which it waits while a settlement or renewal is in progress, and then b.mu and
+// s.mu. Call it without these locks.
 func (d *delivery) markLost() {
 	d.mu <- struct{}{}
 	defer d.unlock()

@@ -72,15 +72,9 @@ func (b *Broker) PublishAt(ctx context.Context, queue string, m *broker.Message,
 	return b.publish(ctx, broker.Outgoing{Queue: queue, Message: m, At: at})
 }
 
-// publish adds the message to the next round trip of its queue and waits for the answer.
-//
-//   - The message or the queue name is invalid: ErrMalformed or ErrTooLarge.
-//   - The queue does not exist: ErrNoQueue.
-//   - ctx has ended or ends before the message is sent: ErrUnavailable, or the cause why it could
-//     not be sent.
-//   - ctx ends after that, or the answer is lost: ErrIndeterminate.
-//   - Too few replicas confirm: ErrNotReplicated, with ErrIndeterminate.
-//   - The Broker is closed: ErrClosed.
+// publish adds the message to the next round trip of its queue and blocks until the server has
+// answered or ctx ends. It takes b.mu and then the lock of the queue's batch, but holds neither
+// while it waits.
 func (b *Broker) publish(ctx context.Context, o broker.Outgoing) error {
 	q, e, err := b.prepare(o)
 	if err != nil {

@@ -34,6 +34,7 @@ func Run(t *testing.T, open Open) {
 		{"NewLife", "A requeued task begins a new life, whatever its earlier one told.", testNewLife},
 		{"Headers", "A task is found by its headers, also after they changed.", testHeaders},
 		{"Pages", "Pages continue where the one before ended, each record once, the newest change first.", testPages},
+		{"Copies", "A caller may change the records it got.", testCopies},
 		{"Missing", "A task without events is ErrNotFound, and an empty history has no records.", testMissing},
 		{"BadQueries", "What the parser refuses and a wrong cursor are errors.", testBadQueries},
 		{"Counts", "Entries count once in the minute of their time, by queue, name and kind.", testCounts},
@@ -321,6 +322,23 @@ func testHeaders(w *world) {
 	w.record(event(events.TaskReceived, "a", 3))
 	w.found("header.tenant:*", "b")
 	w.found("-header.tenant:43 state:received", "a")
+}
+
+// testCopies expects that a record which the caller has changed is found as it was.
+func testCopies(w *world) {
+	w.record(event(events.TaskSent, "a", 1, header("tenant", "42")))
+	for _, r := range w.page("header.tenant=42", history.PageOptions{}).Records {
+		r.Headers["tenant"] = "changed"
+	}
+	got, err := w.s.Get(w.ctx(), "a")
+	if err != nil {
+		w.Fatal(err)
+	}
+	got.Headers["tenant"], got.Timeline[0].Kind = "changed", "changed"
+	w.found("header.tenant=42", "a")
+	if r := w.page("header.tenant=42", history.PageOptions{}).Records[0]; r.Headers["tenant"] != "42" {
+		w.Errorf("the caller has changed the stored headers: %v", r.Headers)
+	}
 }
 
 // testPages expects that pages of a list of 25 records have each record once, the newest change

@@ -101,7 +101,7 @@ func (c *Codec) encode(f serializer.Format, queue string, e *task.Envelope, arri
 		return nil, err
 	}
 	if len(m.Body) > limit {
-		return nil, c.tooLarge(len(m.Body))
+		return nil, tooLarge(len(m.Body), limit)
 	}
 	stampLife(m, e.Life)
 	// If the broker dropped it on expiry, its successors would wait forever. The consumer checks the
@@ -124,18 +124,18 @@ func Awaited(e *task.Envelope) bool {
 	return Followed(e) || len(e.Headers) > 0 && e.Headers[task.HeaderConditions] == string(e.ID)
 }
 
-// tooLarge returns the error for a body of n bytes, which wraps ErrTooLarge of packages serializer
-// and broker.
-func (c *Codec) tooLarge(n int) error {
-	return fmt.Errorf("the body has %d bytes, at most %d are allowed: %w: %w", n, c.maxBody, serializer.ErrTooLarge, broker.ErrTooLarge)
+// tooLarge returns the error for a body of n bytes where most are allowed. It wraps ErrTooLarge of
+// packages serializer and broker.
+func tooLarge(n, most int) error {
+	return fmt.Errorf("the body has %d bytes, at most %d are allowed: %w: %w", n, most, serializer.ErrTooLarge, broker.ErrTooLarge)
 }
 
 // Decode reads a message in the first format that accepts it, and returns that format. It checks
 // the size before decoding. Sealed or compressed content stays so until [Codec.Open]. After an
 // error no process can read this message, and it belongs in the dead-letter queue.
 func (c *Codec) Decode(m *broker.Message) (*task.Envelope, serializer.Format, error) {
-	if len(m.Body) > broker.BodyLimit(c.maxBody, m.Generation) {
-		return nil, nil, c.tooLarge(len(m.Body))
+	if most := broker.BodyLimit(c.maxBody, m.Generation); len(m.Body) > most {
+		return nil, nil, tooLarge(len(m.Body), most)
 	}
 	if m.Properties[contentEncoding] != "" {
 		var err error

@@ -152,7 +152,7 @@ var errListTooLarge = errors.New("the results of a group do not fit into one mes
 // the list exceeds the limit of a message.
 func (j *Joiner) Add(v Value, f *task.Failure) error {
 	if j.size += len(v.Data) + 1; j.size > j.codec.maxBody {
-		return fmt.Errorf("%w: %w", errListTooLarge, j.codec.tooLarge(j.size))
+		return fmt.Errorf("%w: %w", errListTooLarge, tooLarge(j.size, j.codec.maxBody))
 	}
 	if f != nil {
 		data, ct, err := j.codec.Marshal("", task.Settled[any]{Failure: f})

@@ -22,8 +22,8 @@ const HeaderBare = "swarmiji-bare" // string "1"
 // Any other body becomes the arguments, whatever its content and content type; bare is true then.
 // Returns the errors of [Codec.Decode].
 func (c *Codec) DecodeRaw(m *broker.Message) (e *task.Envelope, f serializer.Format, bare bool, err error) {
-	if len(m.Body) > broker.BodyLimit(c.maxBody, m.Generation) {
-		return nil, nil, false, c.tooLarge(len(m.Body))
+	if most := broker.BodyLimit(c.maxBody, m.Generation); len(m.Body) > most {
+		return nil, nil, false, tooLarge(len(m.Body), most)
 	}
 	media := serializer.MediaType(m.ContentType)
 	for _, format := range c.formats {

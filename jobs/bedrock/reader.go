@@ -134,8 +134,8 @@ func (rd *reader) done(req *request) {
 	rd.dropSpans()
 }
 
-// bufferFor returns the size of a buffer that holds at least twice n bytes: baseBuffer times a
-// power of two.
+// bufferFor returns the size of a buffer for n bytes: the smallest product of baseBuffer and a
+// power of two that is at least 2*n.
 func bufferFor(n int) int {
 	size := baseBuffer
 	for size < 2*n {

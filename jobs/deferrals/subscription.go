@@ -232,10 +232,13 @@ func (b *subscription) purge(ctx context.Context) {
 	}
 }
 
-// renew renews the leases of deliveries and waits for the store. errs contains, for each of ds in
-// order, broker.ErrLeaseLost, held.ErrUnknown or nil; asked is a time before the new leases begin.
-// If err is not nil, it was logged, and the leases may have been renewed or not. Close does not
-// interrupt it, but callTimeout does.
+// renew renews the leases of deliveries and waits for the store, at most callTimeout. The end of
+// ctx and Close do not interrupt it. errs contains for each delivery, in the order of ds: nil if
+// its lease was renewed, broker.ErrLeaseLost, or held.ErrUnknown if it may have been renewed or
+// not. The new leases begin at asked or later.
+//
+// If the call to the store fails, renew logs err and returns no errs. Each lease may have been
+// renewed or not.
 func (b *subscription) renew(ctx context.Context, ds []*delivery) (errs []error, asked time.Time, err error) {
 	asked = time.Now()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)

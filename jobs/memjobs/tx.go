@@ -378,9 +378,10 @@ func (tx *tx) Drop(ctx context.Context, id jobstore.ID, token int64) (bool, erro
 	return true, nil
 }
 
-// Weigh returns the number of running jobs of a queue (RUNNING and RUNQUEUED) and the sum of their
-// weights. Returns the error of ready if the transaction cannot be used. It implements
-// [jobstore.Weigher].
+// Weigh implements [jobstore.Weigher]. It returns the number of running jobs of a queue (RUNNING
+// and RUNQUEUED) and the sum of their weights; both are 0 for an unknown queue. The transaction
+// already holds the lock of the table. Returns the error of ready if the transaction cannot be
+// used. If ctx has ended, the transaction fails and cannot commit.
 func (tx *tx) Weigh(ctx context.Context, queue string) (n, weight int64, err error) {
 	if err := tx.ready(ctx); err != nil {
 		return 0, 0, err

@@ -182,8 +182,8 @@ func (t *admitTx) resumeRuns(ctx context.Context) error {
 	return nil
 }
 
-// claim adds j to the claimed jobs and uses one slot. was contains the state and NextRun that
-// GiveBack would restore. run saves j.
+// claim appends j to the claimed jobs t.out and reduces t.slots, the number of jobs that the runner
+// can still receive. was has the state and NextRun that GiveBack restores. run saves j.
 func (t *admitTx) claim(j *jobstore.Row, was jobstore.Before) {
 	t.saves = slices.Insert(t.saves, len(t.out), j)
 	t.out = append(t.out, jobstore.Handout{Before: was, Asked: t.Asked})

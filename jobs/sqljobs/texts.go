@@ -235,7 +235,8 @@ func (s *source) priorities() string {
 		") FROM p WHERE p.priority IS NOT NULL)"
 }
 
-// table returns the table of jobs under the alias as. On SQLite it names the index.
+// table returns the text "swarmiji_jobs AS <as>" for the FROM clause of a query. On SQLite the text
+// also makes the query use the index s.index (INDEXED BY).
 func (s *source) table(as string) string {
 	if s.d == sqlconn.SQLite {
 		return "swarmiji_jobs AS " + as + " INDEXED BY " + s.index

@@ -257,9 +257,11 @@ func (t *table) held(owner string, k *schedule.Tick) *dueItem {
 	return nil
 }
 
-// renew makes the owner's claim on a tick end after lease from now, even if it has expired. It
-// reports whether the owner held the claim; if not, it changes nothing. With lease 0 the tick is
-// due at once, and the watchers are called. It takes t.mu, but not while it calls the watchers.
+// renew sets the end of the owner's claim on a tick to now plus lease, also if the claim has
+// expired, and returns true. Returns false, and changes nothing, if the owner does not hold the
+// claim. With lease 0 others can claim the tick at once, and the watchers are called; until another
+// owner claims the tick, the claim stays with this one. It takes t.mu, but not while it calls the
+// watchers.
 func (t *table) renew(owner string, lease time.Duration, k *schedule.Tick) bool {
 	t.mu.Lock()
 	p := t.held(owner, k)

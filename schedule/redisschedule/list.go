@@ -29,10 +29,11 @@ func (s *Store) Get(ctx context.Context, id string) (schedule.Entry, error) {
 // the published ones.
 const ownCursor = "swarmiji "
 
-// List implements [schedule.Lister]: it returns a page of about limit entries in no particular
-// order, and the cursor of the next page; "" after the last page. First come the published entries,
-// then those in this library's own keys. A page may be empty, and an entry may come twice. Errors
-// are wrapped by wrap; an answer of another form is [schedule.ErrUnavailable].
+// List implements [schedule.Lister]. It returns a page of about limit entries in no particular
+// order, and the cursor of the next page; "" after the last page. The first pages contain the
+// entries in the keys that WorkKit published, the later ones those in this library's own keys. A
+// page may be empty, and an entry may come twice. Errors are wrapped by wrap. If the server's
+// answer has an unexpected form, the error is [schedule.ErrUnavailable].
 func (s *Store) List(ctx context.Context, cursor string, limit int) ([]schedule.Entry, string, error) {
 	from, behind := strings.CutPrefix(cursor, ownCursor)
 	jobs := s.published.jobs

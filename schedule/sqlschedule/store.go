@@ -106,12 +106,13 @@ func (s *Store) update(ctx context.Context, what string, fn sqlconn.Func) error 
 	return s.wrap(what, s.conn.Update(ctx, fn))
 }
 
-// Add implements [schedule.Store]: it adds entries and returns for each whether it is new. An
-// existing entry is not changed, with one exception: if it has no due time and no claim and is not
-// paused, it gets its Next.
+// Add implements [schedule.Store]. It adds the entries that do not exist, notifies the watchers of
+// all processes, and returns for each entry whether it is new. Of two entries with one id only the
+// first can be new. An existing entry does not change, with one exception: it gets its Next if it
+// has no due time and no claim and is not paused.
 //
 // If an entry is invalid, it adds nothing and returns [schedule.ErrBadEntry]. The entries are added
-// in several transactions; after another error, wrapped by wrap, some may have been added.
+// in several transactions. After another error, wrapped by wrap, some may have been added.
 func (s *Store) Add(ctx context.Context, entries []schedule.Entry) ([]bool, error) {
 	if err := checkEntries(entries); err != nil {
 		return nil, err
@@ -319,7 +320,7 @@ func moment(ms *int64) time.Time {
 	return time.UnixMilli(*ms).UTC()
 }
 
-// millis converts a time for the database; the zero time becomes nil.
+// millis returns t as milliseconds since 1970, the form in the database; nil for the zero time.
 func millis(t time.Time) *int64 {
 	if t.IsZero() {
 		return nil

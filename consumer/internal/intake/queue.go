@@ -253,10 +253,14 @@ func (q *Queue) returnNext(done, ctx context.Context) bool {
 	return true
 }
 
-// returnAll stops fetching and gives back all fetched tasks of the queue that have not started,
-// also those that wait after a worker received them. If the broker cannot change the prefetch,
-// fetched tasks stay; that is logged once and is not an error. Returns the error of the broker.
-// Call it with q.control held.
+// returnAll stops fetching until setPrefetch is called, and gives back the tasks of the queue that
+// were fetched and have not started. Tasks that wait for their rate limit are given back on other
+// goroutines, for which it does not wait, in every case. It takes the lock of the rate limits. Call
+// it with q.control held.
+//
+// If the broker cannot change the prefetch, the tasks that no worker has received stay. That is
+// logged once, and the result is nil. After an error of the broker, which it returns, these tasks
+// stay too.
 func (q *Queue) returnAll(ctx context.Context) error {
 	q.cfg.Tasks.GiveBackWaiting()
 	ok, err := q.returnHeld(ctx, allHeld)

@@ -47,9 +47,12 @@ func (c *Config) readPage(ctx context.Context, group task.ID, from, limit int) (
 	return page, nil
 }
 
-// Members returns up to limit ends of members of a group, from index from on, for a handler. A
-// member that did not succeed has a Failure. It returns fewer if they are large or have not ended
-// yet. After an error, which is that of readPage, it returns none.
+// Members returns the results of up to limit ended members of a group, from index from on, for a
+// handler. A member that did not succeed has a Failure. It waits for the gatherer.
+//
+// It returns fewer than limit members if the next one has not ended yet, or if limit is above
+// MaxMembersPage. If the results are large, it returns fewer too, but at least one. After an error
+// of readPage it returns that error and no members.
 func (c *Config) Members(ctx context.Context, group task.ID, from, limit int) ([]task.MemberResult, error) {
 	page, err := c.readPage(ctx, group, from, limit)
 	members := make([]task.MemberResult, len(page))

@@ -259,10 +259,14 @@ func (t *Step) Hold(jobs []jobstore.Row) {
 	}
 }
 
-// Save sets Changed to the time of the transaction, sets Due, and writes the jobs. Due becomes
-// NextRun for a QUEUED or RUNQUEUED job, stays for a RUNNING one, and is zero otherwise. A job
-// without an ID gets one. In a batch they are written at the end of the transaction, if the
-// current change succeeds. Outside a batch they are written at once. Returns errors of the store.
+// Save sets Changed of jobs to the time of the transaction, sets Due, and writes the jobs. Due
+// becomes NextRun for a QUEUED or RUNQUEUED job, stays for a RUNNING one, and is zero otherwise.
+//
+//   - Outside a batch it writes the jobs at once. A new job has its ID when Save returns. Returns
+//     errors of the store.
+//   - In a batch it only notes the jobs and returns nil. They are written at the end of the
+//     transaction, in the state that they have then, if the current change succeeds. A new job has
+//     no ID until then.
 func (t *Step) Save(ctx context.Context, jobs ...*jobstore.Row) error {
 	for _, j := range jobs {
 		j.Changed = t.Now
