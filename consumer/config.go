@@ -204,8 +204,8 @@ func (c *Config) complete() (*wire.Codec, error) {
 }
 
 // completeQueues replaces c.Queues and c.Polls by copies with all defaults. It adds the queues of
-// polls to c.Queues, and router.DefaultQueue if no queue is set. Returns all problems, joined. A name
-// of another queue plus sideSuffix is one too: older versions kept tasks there.
+// polls to c.Queues, and router.DefaultQueue if no queue is set. Returns all problems, joined. A
+// name of another queue plus sideSuffix is one too: older versions kept tasks there.
 func (c *Config) completeQueues() error {
 	if len(c.Queues) == 0 && len(c.Polls) == 0 {
 		c.Queues = map[string]QueueConfig{router.DefaultQueue: {}}

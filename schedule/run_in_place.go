@@ -60,8 +60,8 @@ func (r *runner) runInPlace(h *hold) {
 //     again. It counts and records nothing.
 //   - After another failure it counts and reports the failure, records it in the result store, and
 //     requests the end of the claim. The carried state stays as it was.
-//   - After a success it counts the run, records the result, and requests the end of the claim. The
-//     end of the claim stores the state that the handler has set.
+//   - After a success it counts the run, records the result, and requests the end of the claim.
+//     That end stores the state that the handler has set.
 //
 // Nothing is recorded without a result store, or if the task ignores its result; see record. If the
 // entry has no further run, the end of the claim deletes the entry. If r.calls ends first, the
