@@ -135,7 +135,7 @@ func TestManyQueues(t *testing.T) {
 		declared, consumed, here, inHere int
 	}{
 		"nats":   {func(t *testing.T) string { return testserver.RequireNATS(t).URL() }, 10_000, 1_100, 1_100, 1_010},
-		"redis":  {func(t *testing.T) string { return testserver.RequireRedis(t).URL() }, 10_000, 1_000, 1_000, 500},
+		"redis":  {func(t *testing.T) string { return testserver.RequireRedis(t).URL() }, 10_000, 1_000, 300, 150},
 		"rabbit": {func(t *testing.T) string { return testserver.RequireRabbit(t).URL() }, 1_000, 300, 40, 30},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -109,7 +109,7 @@ func settlingConsumer() error {
 // TestSettleTxKilled kills consumers with SIGKILL. Each task has its effect exactly once, and a
 // record of its success.
 func TestSettleTxKilled(t *testing.T) {
-	kills := 15
+	kills := 5
 	if testserver.IsThorough() {
 		kills = 50
 	}

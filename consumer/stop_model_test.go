@@ -14,6 +14,7 @@ import (
 	"github.com/swarmiji/swarmiji/broker/membroker"
 	"github.com/swarmiji/swarmiji/consumer"
 	"github.com/swarmiji/swarmiji/deadletter"
+	"github.com/swarmiji/swarmiji/internal/testserver"
 	"github.com/swarmiji/swarmiji/middleware"
 	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/task"
@@ -103,7 +104,11 @@ func (s slowStore) Save(ctx context.Context, r resultstore.Record) error {
 // of admissions that take long, and Kill. After Run has returned, each task has left a record, a
 // dead letter or its message. No attempt has started twice, and none starts any more.
 func TestStopModel(t *testing.T) {
-	for seed := range uint64(60) {
+	seeds := uint64(60)
+	if raceEnabled && !testserver.IsThorough() { // ten times slower
+		seeds = 20
+	}
+	for seed := range seeds {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) { drawStop(t, &chance{rng: rand.New(rand.NewPCG(seed, 7))}) })

@@ -3,7 +3,6 @@ package docs_test
 import (
 	"errors"
 	"go/format"
-	"go/token"
 	"go/types"
 	"os"
 	"path/filepath"
@@ -84,18 +83,17 @@ type scopes map[string][]*types.Package
 
 // packages reads the packages of this module.
 func packages() (scopes, error) {
-	exports, err := exportData()
+	module, err := compiledModule()
 	if err != nil {
 		return nil, err
 	}
-	from := importerOf(token.NewFileSet(), exports)
 	own := scopes{}
 	var errs []error
-	for path := range exports {
+	for path := range module.exports {
 		if !strings.HasPrefix(path, "github.com/swarmiji/swarmiji") {
 			continue
 		}
-		p, err := from.Import(path)
+		p, err := module.importer.Import(path)
 		if err != nil {
 			errs = append(errs, err)
 			continue

@@ -41,10 +41,11 @@ type page struct {
 
 // TestSnippets type-checks the Go blocks of all pages.
 //
-// A block that is a whole file is checked alone. Of the other blocks those with declarations only
-// stand at package level, and all others become the body of a function.
+// A block that is a whole file is checked alone. The other blocks of a page form a package: blocks
+// with declarations only stand at package level, and each other block becomes the body of a
+// function.
 func TestSnippets(t *testing.T) {
-	exports, err := exportData()
+	module, err := compiledModule()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,7 +53,7 @@ func TestSnippets(t *testing.T) {
 	for _, p := range pages(t) {
 		total += len(p.blocks)
 		for _, u := range units(p) {
-			check(t, exports, p, u)
+			check(t, module, p, u)
 		}
 	}
 	if total < 20 {
@@ -68,33 +69,28 @@ type unit struct {
 
 // whole reports whether u is one whole file.
 func (u unit) whole() bool {
-	return len(u.blocks) == 1 && strings.HasPrefix(u.blocks[0].code, "package ")
+	return len(u.blocks) == 1 && isFile(u.blocks[0].code)
 }
 
-// units divides the blocks of a page. All blocks of declarations form one unit, and the other ones
-// see them.
+// units divides the blocks of a page. All blocks that are no whole files form one unit.
 func units(p page) []unit {
 	var us []unit
-	declared := unit{setup: p.setup}
-	setup := p.setup
+	parts := unit{setup: p.setup}
 	for _, b := range p.blocks {
-		if isDeclarations(b.code) {
-			declared.blocks = append(declared.blocks, b)
-			setup += "\n" + b.code
-		}
-	}
-	if len(declared.blocks) > 0 {
-		us = append(us, declared)
-	}
-	for _, b := range p.blocks {
-		if strings.HasPrefix(b.code, "package ") {
+		if isFile(b.code) {
 			us = append(us, unit{blocks: []block{b}})
-		} else if !isDeclarations(b.code) {
-			us = append(us, unit{blocks: []block{b}, setup: setup})
+		} else {
+			parts.blocks = append(parts.blocks, b)
 		}
+	}
+	if len(parts.blocks) > 0 {
+		us = append(us, parts)
 	}
 	return us
 }
+
+// isFile reports whether code is a whole file.
+func isFile(code string) bool { return strings.HasPrefix(code, "package ") }
 
 // isDeclarations reports whether code can stand at package level.
 func isDeclarations(code string) bool {
@@ -192,21 +188,20 @@ func files(exports map[string]string, p page, u unit) []file {
 func pathName(name string) string { return strings.NewReplacer("/", "_", ".", "_").Replace(name) }
 
 // check type-checks the files of a unit as one package.
-func check(t *testing.T, exports map[string]string, p page, u unit) {
+func check(t *testing.T, module *compiled, p page, u unit) {
 	t.Helper()
-	typeCheck(t, exports, files(exports, p, u), func(err types.Error) bool {
+	typeCheck(t, module, files(module.exports, p, u), func(err types.Error) bool {
 		// a block shows a part of a function
 		return !u.whole() && strings.Contains(err.Msg, "declared and not used")
 	})
 }
 
 // typeCheck type-checks files as one package and reports the errors that ignore does not accept.
-func typeCheck(t *testing.T, exports map[string]string, fs []file, ignore func(types.Error) bool) {
+func typeCheck(t *testing.T, module *compiled, fs []file, ignore func(types.Error) bool) {
 	t.Helper()
-	set := token.NewFileSet()
 	var parsed []*ast.File
 	for _, f := range fs {
-		tree, err := parser.ParseFile(set, f.name, f.code, parser.SkipObjectResolution)
+		tree, err := parser.ParseFile(module.set, f.name, f.code, parser.SkipObjectResolution)
 		if err != nil {
 			t.Error(err)
 			continue
@@ -214,25 +209,14 @@ func typeCheck(t *testing.T, exports map[string]string, fs []file, ignore func(t
 		parsed = append(parsed, tree)
 	}
 	conf := types.Config{
-		Importer: importerOf(set, exports),
+		Importer: module.importer,
 		Error: func(err error) {
 			if terr, ok := errors.AsType[types.Error](err); !ok || !ignore(terr) {
 				t.Error(err)
 			}
 		},
 	}
-	_, _ = conf.Check("page", set, parsed, nil) // Error has had each error
-}
-
-// importerOf returns an importer of compiled packages.
-func importerOf(set *token.FileSet, exports map[string]string) types.Importer {
-	return importer.ForCompiler(set, "gc", func(path string) (io.ReadCloser, error) {
-		file, ok := exports[path]
-		if !ok {
-			return nil, fmt.Errorf("package %s is not in this module or its dependencies", path)
-		}
-		return os.Open(file)
-	})
+	_, _ = conf.Check("page", module.set, parsed, nil) // Error has had each error
 }
 
 // header returns the package clause and the imports that code needs: packages of this module and of
@@ -278,8 +262,33 @@ func preferred(path, name string) bool {
 	return others[name] == path
 }
 
-// exportData returns the files of compiled packages: of this module and all its dependencies.
-var exportData = sync.OnceValues(func() (map[string]string, error) {
+// compiled is this module and all its dependencies, compiled. Its importer reads a package once
+// for all tests, which must not run in parallel.
+type compiled struct {
+	exports  map[string]string // the file of each package
+	set      *token.FileSet
+	importer types.Importer
+}
+
+// compiledModule compiles the module.
+var compiledModule = sync.OnceValues(func() (*compiled, error) {
+	exports, err := exportData()
+	if err != nil {
+		return nil, err
+	}
+	set := token.NewFileSet()
+	from := importer.ForCompiler(set, "gc", func(path string) (io.ReadCloser, error) {
+		file, ok := exports[path]
+		if !ok {
+			return nil, fmt.Errorf("package %s is not in this module or its dependencies", path)
+		}
+		return os.Open(file)
+	})
+	return &compiled{exports, set, from}, nil
+})
+
+// exportData returns the files of compiled packages.
+func exportData() (map[string]string, error) {
 	args := []string{"list", "-export", "-deps", "-json=ImportPath,Name,Export"}
 	if raceEnabled {
 		args = append(args, "-race") // shares the compiler's cache with the tests
@@ -305,4 +314,5 @@ var exportData = sync.OnceValues(func() (map[string]string, error) {
 			exports[p.ImportPath] = p.Export
 		}
 	}
-})
+
+}

@@ -18,7 +18,7 @@ import (
 // TestVet shows that go vet accepts the Go code of the pages. Each unit is a package of a module in
 // a temporary workspace beside this module.
 func TestVet(t *testing.T) {
-	exports, err := exportData()
+	all, err := compiledModule()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,8 +42,8 @@ func TestVet(t *testing.T) {
 	write("go.mod", "module pages\n"+version+"\n")
 	for _, p := range pages(t) {
 		for _, u := range units(p) {
-			fs := files(exports, p, u)
-			for _, f := range useAll(t, exports, fs) {
+			fs := files(all.exports, p, u)
+			for _, f := range useAll(t, all, fs) {
 				write(filepath.Join(strings.TrimSuffix(fs[0].name, ".go"), f.name), f.code)
 			}
 		}
@@ -61,14 +61,14 @@ func TestVet(t *testing.T) {
 
 // useAll returns fs with a use of each variable that a block declares for its reader alone, because
 // vet wants code that compiles.
-func useAll(t *testing.T, exports map[string]string, fs []file) []file {
+func useAll(t *testing.T, module *compiled, fs []file) []file {
 	t.Helper()
 	type use struct {
 		at   int
 		name string
 	}
 	uses := map[string][]use{}
-	typeCheck(t, exports, fs, func(err types.Error) bool {
+	typeCheck(t, module, fs, func(err types.Error) bool {
 		name, unused := strings.CutPrefix(err.Msg, "declared and not used: ")
 		if at := err.Fset.PositionFor(err.Pos, false); unused {
 			uses[at.Filename] = append(uses[at.Filename], use{at.Offset, name})

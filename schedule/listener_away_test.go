@@ -59,7 +59,8 @@ func TestAHandlerIsAwayForDays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, j, r := memory(t), &journal{}, &reports{}
 		s := scheduled(t, schedule.Config{Store: store})
-		stop := running(t, listenerWithoutHandlers(t, store, r))
+		const poll = 10 * time.Second // with the default there would be 700,000 polls
+		stop := running(t, listener(t, schedule.ListenerConfig{Store: store, OnReport: r.note, Poll: poll}))
 		once := add(t, s, schedule.After(time.Second), tell.Call("once"))
 		daily := add(t, s, schedule.ByCron("* * * * 6 0 0"), tell.Call("daily"))
 		time.Sleep(5*time.Hour + 59*time.Minute)
@@ -74,7 +75,7 @@ func TestAHandlerIsAwayForDays(t *testing.T) {
 		if n := r.of(schedule.ProblemGivenUp, once.ID); n != 0 {
 			t.Errorf("the one-shot was given up %d times", n)
 		}
-		stop = running(t, teller(t, j, schedule.ListenerConfig{Store: store.View()}))
+		stop = running(t, teller(t, j, schedule.ListenerConfig{Store: store.View(), Poll: poll}))
 		time.Sleep(24 * time.Hour)
 		stop()
 		once2, daily2 := 0, 0

@@ -365,42 +365,45 @@ func TestAStopGivesBack(t *testing.T) {
 	})
 }
 
-// TestEachTickOnce runs many ticks with five listeners. Each tick runs once, with one id.
+// TestEachTickOnce runs many ticks with five listeners. Each tick runs once, with one id. The time
+// of the bubble stands still while handlers run, so that a busy machine makes no listener late.
 // Promises: W2.
 func TestEachTickOnce(t *testing.T) {
-	const n = 3000
-	store := memory(t)
-	s := scheduled(t, schedule.Config{Store: store})
-	calls := make([]task.Call, n)
-	for i := range calls {
-		calls[i] = tell.Call(fmt.Sprint(i))
-	}
-	if _, err := s.AddAll(t.Context(), schedule.After(time.Second), calls); err != nil {
-		t.Fatal(err)
-	}
-	j := &journal{}
-	var ls []*schedule.Listener
-	for range 5 {
-		l := teller(t, j, schedule.ListenerConfig{Store: store.View()})
-		ls = append(ls, l)
-		running(t, l)
-	}
-	deadline := time.After(2 * time.Minute)
-	for len(j.all()) < n {
-		select {
-		case <-deadline:
-			t.Fatalf("%d of %d ran", len(j.all()), n)
-		case <-time.After(10 * time.Millisecond):
+	synctest.Test(t, func(t *testing.T) {
+		const n = 1000
+		store := memory(t)
+		s := scheduled(t, schedule.Config{Store: store})
+		calls := make([]task.Call, n)
+		for i := range calls {
+			calls[i] = tell.Call(fmt.Sprint(i))
 		}
-	}
-	if len(j.ids) != n || len(j.all()) != n {
-		t.Errorf("%d runs with %d ids", len(j.all()), len(j.ids))
-	}
-	for i, l := range ls {
-		if st := l.Stats(); st.Lost > 0 || st.Again > 0 {
-			t.Errorf("listener %d: %+v", i, st)
+		if _, err := s.AddAll(t.Context(), schedule.After(time.Second), calls); err != nil {
+			t.Fatal(err)
 		}
-	}
+		j := &journal{}
+		var ls []*schedule.Listener
+		for range 5 {
+			l := teller(t, j, schedule.ListenerConfig{Store: store.View()})
+			ls = append(ls, l)
+			running(t, l)
+		}
+		deadline := time.After(2 * time.Minute)
+		for len(j.all()) < n {
+			select {
+			case <-deadline:
+				t.Fatalf("%d of %d ran", len(j.all()), n)
+			case <-time.After(10 * time.Millisecond):
+			}
+		}
+		if len(j.ids) != n || len(j.all()) != n {
+			t.Errorf("%d runs with %d ids", len(j.all()), len(j.ids))
+		}
+		for i, l := range ls {
+			if st := l.Stats(); st.Lost > 0 || st.Again > 0 {
+				t.Errorf("listener %d: %+v", i, st)
+			}
+		}
+	})
 }
 
 // TestAListenerThatWasAway shows a listener that loses its store for longer than a lease. Another

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -18,7 +19,11 @@ import (
 // programs among them, over hours. Each tick runs once, and after the first new program by the new
 // spec only. The suite scheduletest does the same on each store, in real time.
 func TestADeploymentInAnyOrder(t *testing.T) {
-	for seed := range uint64(10) {
+	seeds := uint64(4)
+	if os.Getenv("SWARMIJI_THOROUGH") != "" {
+		seeds = 10
+	}
+	for seed := range seeds {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { deploy(t, rand.New(rand.NewPCG(seed, 0))) }) //nolint:gosec // no secret
 		})

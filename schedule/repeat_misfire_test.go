@@ -18,14 +18,15 @@ func TestScheduledRepeatsKeepTheirBase(t *testing.T) {
 		policy  schedule.Misfire
 		away    time.Duration
 		watched time.Duration
+		poll    time.Duration // 0: the default
 		want    string
 	}{
-		{"SCHEDULED, +1 MINUTE", schedule.MisfireOnce, 65 * time.Second, 3 * time.Minute, "1m5s 2m0s 3m0s 4m0s"},
-		{"SCHEDULED, +1 MINUTE", schedule.MisfireOnce, 365*24*time.Hour + 5*time.Second, 2 * time.Minute, "8760h0m5s 8760h1m0s 8760h2m0s"},
-		{"SCHEDULED, +1 MINUTE", schedule.MisfireSkip, 10*time.Minute + 5*time.Second, 2 * time.Minute, "11m0s 12m0s"},
-		{"SCHEDULED, +1 MINUTE", schedule.MisfireAll(3), 10*time.Minute + 5*time.Second, 2 * time.Minute, "10m5s 10m5s 10m5s 11m0s 12m0s"},
-		{"SCHEDULED, +1 MONTH", schedule.MisfireOnce, 33 * 24 * time.Hour, 60 * 24 * time.Hour, "792h0m0s 1440h0m0s 2184h0m0s"},
-		{"STARTED, +1 MINUTE", schedule.MisfireOnce, 65 * time.Second, 2 * time.Minute, "1m5s 2m5s 3m5s"},
+		{"SCHEDULED, +1 MINUTE", schedule.MisfireOnce, 65 * time.Second, 3 * time.Minute, 0, "1m5s 2m0s 3m0s 4m0s"},
+		{"SCHEDULED, +1 MINUTE", schedule.MisfireOnce, 365*24*time.Hour + 5*time.Second, 2 * time.Minute, 0, "8760h0m5s 8760h1m0s 8760h2m0s"},
+		{"SCHEDULED, +1 MINUTE", schedule.MisfireSkip, 10*time.Minute + 5*time.Second, 2 * time.Minute, 0, "11m0s 12m0s"},
+		{"SCHEDULED, +1 MINUTE", schedule.MisfireAll(3), 10*time.Minute + 5*time.Second, 2 * time.Minute, 0, "10m5s 10m5s 10m5s 11m0s 12m0s"},
+		{"SCHEDULED, +1 MONTH", schedule.MisfireOnce, 33 * 24 * time.Hour, 60 * 24 * time.Hour, time.Minute, "792h0m0s 1440h0m0s 2184h0m0s"},
+		{"STARTED, +1 MINUTE", schedule.MisfireOnce, 65 * time.Second, 2 * time.Minute, 0, "1m5s 2m5s 3m5s"},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			store, j := memory(t), &journal{}
@@ -34,7 +35,7 @@ func TestScheduledRepeatsKeepTheirBase(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			l := teller(t, j, schedule.ListenerConfig{Store: store, Workers: 1})
+			l := teller(t, j, schedule.ListenerConfig{Store: store, Workers: 1, Poll: c.poll})
 			add(t, s, schedule.BySpec(spec), tell.Call("x"), schedule.WithMisfire(c.policy))
 			time.Sleep(c.away)
 			stop := running(t, l)

@@ -40,7 +40,10 @@ var misused = map[string]struct {
 		func(t *testing.T, s *tasktest.Swarm) {
 			s.Start(consumer.Config{}, func(r task.Registrar) error {
 				return double.Handle(r, func(ctx context.Context, n int) (int, error) {
-					_, err := double.Submit(ctx, s, n, task.WithIgnoreResult(true))
+					if n == 1 && os.Getenv("SWARMIJI_THOROUGH") == "" {
+						tasktest.AddAttempts(s, 98_000) // the others are run
+					}
+					_, err := double.Submit(ctx, s, n+1, task.WithIgnoreResult(true))
 					return 0, err
 				})
 			})

@@ -148,7 +148,7 @@ func TestNewNamesEveryProblemAndNoPassword(t *testing.T) {
 // Without a server Publish returns at once, memory is limited, lost events are counted, and Close
 // returns.
 func TestPublishWithoutServer(t *testing.T) {
-	const n, room = 20_000, 100
+	const n, room = 2000, 100
 	b := open(t, &redis.UniversalOptions{Addrs: []string{"127.0.0.1:1"}, Password: "hunter2"}, "none", func(c *redisevents.Config) {
 		c.Batch = events.BatcherConfig{Capacity: room, SendTimeout: 200 * time.Millisecond}
 	})

@@ -50,7 +50,7 @@ func past() int {
 	if testserver.IsThorough() {
 		return 100_000
 	}
-	return 10_000
+	return 2_000
 }
 
 // TestFlows runs each flow over each server, all in one system.
