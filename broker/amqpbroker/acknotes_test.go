@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/url"
 	"strings"
 	"sync"
 	"testing"
@@ -42,54 +41,75 @@ func ackedBefore(t testing.TB, d broker.Delivery) bool {
 // prefetched.
 func TestAckedBeforeKill(t *testing.T) {
 	t.Parallel()
+	srv := testserver.OwnRabbit(t, testserver.RabbitConfig{})
+	var acked []*ackedSome
 	for _, typ := range []amqpbroker.QueueType{amqpbroker.Quorum, amqpbroker.Classic} {
-		t.Run(string(typ), func(t *testing.T) {
-			t.Parallel()
-			srv := testserver.OwnRabbit(t, testserver.RabbitConfig{})
-			b := connect(t, amqpbroker.Config{Connect: amqpconnect.Config{URLs: []string{srv.URL()}}, QueueType: typ})
-			begun := time.Now()
-			q := declared(t, b)
-			testwait.Until(t, "a queue older than 5 s", func() bool { return time.Since(begun) > 6*time.Second })
-			const n, acked = 200, 60
-			for _, id := range ids(n) {
-				publish(t, b, q, message(id))
+		b := connect(t, amqpbroker.Config{Connect: amqpconnect.Config{URLs: []string{srv.URL()}}, QueueType: typ, Namespace: string(typ)})
+		acked = append(acked, &ackedSome{b: b, queue: declared(t, b)})
+	}
+	begun := time.Now()
+	testwait.Until(t, "queues older than 5 s", func() bool { return time.Since(begun) > 6*time.Second })
+	for _, a := range acked {
+		a.ack(t)
+	}
+	srv.Kill()
+	if err := srv.Restart(testwait.Long(t)); err != nil {
+		t.Fatalf("Restart: %v", err)
+	}
+	for _, a := range acked {
+		a.check(t)
+	}
+}
+
+// ackedSome is a queue whose messages are all held. Some of them are acknowledged.
+type ackedSome struct {
+	b     *amqpbroker.Broker
+	queue string
+	s     broker.Subscription
+	done  map[string]bool // the acknowledged ones
+}
+
+const messagesHeld, messagesAcked = 200, 60
+
+// ack publishes and receives the messages, and acknowledges some.
+func (a *ackedSome) ack(t *testing.T) {
+	for _, id := range ids(messagesHeld) {
+		publish(t, a.b, a.queue, message(id))
+	}
+	a.s = subscribe(t, a.b, a.queue, messagesHeld)
+	var ds []broker.Delivery
+	for range messagesHeld {
+		ds = append(ds, receive(t, a.s))
+	}
+	a.done = make(map[string]bool)
+	var wg sync.WaitGroup
+	for _, d := range ds[:messagesAcked] {
+		a.done[d.Message().ID] = true
+		wg.Go(func() {
+			if err := broker.AckSync(testwait.Long(t), d); err != nil {
+				t.Errorf("AckSync: %v", err)
 			}
-			s := subscribe(t, b, q, n)
-			var ds []broker.Delivery
-			for range n {
-				ds = append(ds, receive(t, s))
-			}
-			done := make(map[string]bool)
-			var wg sync.WaitGroup
-			for _, d := range ds[:acked] {
-				done[d.Message().ID] = true
-				wg.Go(func() {
-					if err := broker.AckSync(testwait.Long(t), d); err != nil {
-						t.Errorf("AckSync: %v", err)
-					}
-				})
-			}
-			wg.Wait()
-			srv.Kill()
-			if err := srv.Restart(testwait.Long(t)); err != nil {
-				t.Fatalf("Restart: %v", err)
-			}
-			again, forgotten := make(map[string]bool), 0
-			testwait.Until(t, "what was prefetched is there again", func() bool {
-				d := receive(t, s)
-				id := d.Message().ID
-				if done[id] && !again[id] {
-					forgotten++
-				}
-				again[id] = true
-				if got := ackedBefore(t, d); got != done[id] {
-					t.Errorf("%s: AckedBefore %v, want %v", id, got, done[id])
-				}
-				return len(again)-forgotten == n-acked
-			})
-			t.Logf("%d of %d acknowledgements were forgotten", forgotten, acked)
 		})
 	}
+	wg.Wait()
+}
+
+// check receives the messages that are delivered again.
+func (a *ackedSome) check(t *testing.T) {
+	again, forgotten := make(map[string]bool), 0
+	testwait.Until(t, "what was prefetched is there again", func() bool {
+		d := receive(t, a.s)
+		id := d.Message().ID
+		if a.done[id] && !again[id] {
+			forgotten++
+		}
+		again[id] = true
+		if got := ackedBefore(t, d); got != a.done[id] {
+			t.Errorf("%s: AckedBefore %v, want %v", id, got, a.done[id])
+		}
+		return len(again)-forgotten == messagesHeld-messagesAcked
+	})
+	t.Logf("%d of %d acknowledgements were forgotten", forgotten, messagesAcked)
 }
 
 // TestAckedBeforeCut cuts the connection during acknowledgements. AckedBefore is false for messages
@@ -213,21 +233,17 @@ func TestAckedBeforeUnknown(t *testing.T) {
 	}
 }
 
-// TestAckNotesRefused shows that a user without permission for the stream can run tasks, except
+// refusedNotesAreSaidToBe shows that a user without permission for the stream can run tasks, except
 // tasks that run at most once. AckSync then acknowledges nothing.
-func TestAckNotesRefused(t *testing.T) {
-	srv := testserver.OwnRabbit(t, testserver.RabbitConfig{})
+func refusedNotesAreSaidToBe(t *testing.T, srv *testserver.Rabbit) {
 	ctx := testwait.Long(t)
-	u, err := url.Parse(srv.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
-	const work = `^(swj\.default\.(q|dead|delay|undeliverable).*|amq\.default|)$`
-	if out, err := srv.Ctl(ctx, "set_permissions", u.User.Username(), work, work, work); err != nil {
-		t.Fatalf("set_permissions: %v\n%s", err, out)
-	}
+	addUser(t, srv, "worker", "word")
+	const work = `^(swj\.refused\.(q|dead|delay|undeliverable).*|amq\.default|)$`
+	allow(t, srv, "worker", work, work, work)
 	var log logBook
-	b := connect(t, amqpbroker.Config{Connect: amqpconnect.Config{URLs: []string{srv.URL()}}, Logger: log.logger()})
+	b := connect(t, amqpbroker.Config{
+		Connect: amqpconnect.Config{URLs: []string{fmt.Sprintf("amqp://worker:word@%s/", srv.Addr())}}, Namespace: "refused", Logger: log.logger(),
+	})
 	q := declared(t, b)
 	publish(t, b, q, message("a"))
 	d := receive(t, subscribe(t, b, q, 1))
@@ -247,13 +263,11 @@ func TestAckNotesRefused(t *testing.T) {
 	}
 }
 
-// TestNodeStateUnderAlarm shows that during an alarm, in which no node can answer, NodeState does
-// not return NodeAbsent.
-func TestNodeStateUnderAlarm(t *testing.T) {
-	t.Parallel()
-	srv := testserver.OwnRabbit(t, testserver.RabbitConfig{})
+// alarmHidesNoNode shows that during an alarm, in which no node can answer, NodeState does not
+// return NodeAbsent.
+func alarmHidesNoNode(t *testing.T, srv *testserver.Rabbit) {
 	open := func() *amqpbroker.Broker {
-		return connect(t, amqpbroker.Config{Connect: amqpconnect.Config{URLs: []string{srv.URL()}}})
+		return connect(t, amqpbroker.Config{Connect: amqpconnect.Config{URLs: []string{srv.URL()}}, Namespace: "alarm"})
 	}
 	j, o := open(), open()
 	noteStart(t, j, "q", broker.Start{ID: "a", Nonce: "1", Node: "j"})

@@ -126,22 +126,44 @@ func TestServerMischief(t *testing.T) {
 	srv := testserver.OwnRabbit(t, testserver.RabbitConfig{TLS: files})
 	t.Run("consumer_timeout", func(t *testing.T) { consumerTimeoutCostsOneChannel(t, srv) })
 	t.Run("memory alarm", func(t *testing.T) { memoryAlarmBlocksPublishingOnly(t, srv) })
+	t.Run("states of nodes under an alarm", func(t *testing.T) { alarmHidesNoNode(t, srv) })
 	t.Run("wrong password", func(t *testing.T) { wrongPasswordIsSaidAndMended(t, srv) })
 	t.Run("no permission to write", func(t *testing.T) { refusedMessageIsSaidToBe(t, srv) })
+	t.Run("no permission for notes", func(t *testing.T) { refusedNotesAreSaidToBe(t, srv) })
+	t.Run("channel_max", func(t *testing.T) { tooManyChannelsAreRefused(t, srv) })
 	t.Run("TLS", func(t *testing.T) { tlsIsVerified(t, srv, files) })
+	t.Run("outage", func(t *testing.T) { notesOutliveAnOutage(t, srv) })
+}
+
+// eval runs an Erlang expression on the server.
+func eval(t testing.TB, srv *testserver.Rabbit, format string, args ...any) {
+	t.Helper()
+	if _, err := srv.Eval(testwait.Long(t), fmt.Sprintf(format, args...)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// allow gives a user permissions: the regular expressions match the names of queues and exchanges.
+func allow(t testing.TB, srv *testserver.Rabbit, user, configure, write, read string) {
+	t.Helper()
+	eval(t, srv, `rabbit_auth_backend_internal:set_permissions(<<%q>>, <<"/">>, <<%q>>, <<%q>>, <<%q>>, <<"test">>)`, user, configure, write, read)
+}
+
+func addUser(t testing.TB, srv *testserver.Rabbit, user, password string) {
+	t.Helper()
+	eval(t, srv, `rabbit_auth_backend_internal:add_user(<<%q>>, <<%q>>, <<"test">>)`, user, password)
+}
+
+func changePassword(t testing.TB, srv *testserver.Rabbit, user, password string) {
+	t.Helper()
+	eval(t, srv, `rabbit_auth_backend_internal:change_password(<<%q>>, <<%q>>, <<"test">>)`, user, password)
 }
 
 func consumerTimeoutCostsOneChannel(t *testing.T, srv *testserver.Rabbit) {
-	set := func(expr string) {
-		t.Helper()
-		if out, err := srv.Ctl(testwait.Long(t), "eval", expr); err != nil {
-			t.Fatalf("%s: %v\n%s", expr, err, out)
-		}
-	}
 	// A channel checks for late acknowledgements once per tick: a minute, unless it is set before the
 	// channel is opened.
-	set("application:set_env(rabbit, consumer_timeout, 500), application:set_env(rabbit, channel_tick_interval, 500).")
-	defer set("application:set_env(rabbit, consumer_timeout, 1800000), application:set_env(rabbit, channel_tick_interval, 60000).")
+	eval(t, srv, "application:set_env(rabbit, consumer_timeout, 500), application:set_env(rabbit, channel_tick_interval, 500)")
+	defer eval(t, srv, "application:set_env(rabbit, consumer_timeout, 1800000), application:set_env(rabbit, channel_tick_interval, 60000)")
 	var book logBook
 	b := connect(t, amqpbroker.Config{Connect: amqpconnect.Config{URLs: []string{srv.URL()}}, Logger: book.logger()})
 	slow, other := declared(t, b), declared(t, b)
@@ -228,14 +250,8 @@ func memoryAlarmBlocksPublishingOnly(t *testing.T, srv *testserver.Rabbit) {
 
 func wrongPasswordIsSaidAndMended(t *testing.T, srv *testserver.Rabbit) {
 	const user, secret = "carol", "hush-hush-7319"
-	ctl := func(args ...string) {
-		t.Helper()
-		if out, err := srv.Ctl(testwait.Long(t), args...); err != nil {
-			t.Fatalf("rabbitmqctl %v: %v\n%s", args, err, out)
-		}
-	}
-	ctl("add_user", user, "another")
-	ctl("set_permissions", user, ".*", ".*", ".*")
+	addUser(t, srv, user, "another")
+	allow(t, srv, user, ".*", ".*", ".*")
 	var book logBook
 	b := connect(t, amqpbroker.Config{Connect: amqpconnect.Config{URLs: []string{fmt.Sprintf("amqp://%s:%s@%s/", user, secret, srv.Addr())}}, Logger: book.logger()})
 	var mu sync.Mutex
@@ -258,7 +274,7 @@ func wrongPasswordIsSaidAndMended(t *testing.T, srv *testserver.Rabbit) {
 			t.Errorf("an error holds the password: %v", err)
 		}
 	}
-	ctl("change_password", user, secret)
+	changePassword(t, srv, user, secret)
 	testwait.Until(t, "the Broker works after the password was mended", func() bool {
 		return b.Declare(testwait.Long(t), broker.Queue{Name: "q"}) == nil
 	})
@@ -270,7 +286,7 @@ func wrongPasswordIsSaidAndMended(t *testing.T, srv *testserver.Rabbit) {
 	ack(t, receive(t, s))
 
 	// Now the reverse: a subscription that worked is refused, and recovers.
-	ctl("change_password", user, "another")
+	changePassword(t, srv, user, "another")
 	if err := srv.CloseAllConnections(testwait.Long(t)); err != nil {
 		t.Fatalf("closing all connections: %v", err)
 	}
@@ -280,7 +296,7 @@ func wrongPasswordIsSaidAndMended(t *testing.T, srv *testserver.Rabbit) {
 		_, err := s.Receive(ctx)
 		return errors.Is(err, broker.ErrAccess)
 	})
-	ctl("change_password", user, secret)
+	changePassword(t, srv, user, secret)
 	testwait.Until(t, "publishing works again", func() bool { return b.Publish(testwait.Long(t), "q", message("again")) == nil })
 	testwait.Until(t, "receiving works again", func() bool {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
@@ -297,11 +313,8 @@ func wrongPasswordIsSaidAndMended(t *testing.T, srv *testserver.Rabbit) {
 
 func refusedMessageIsSaidToBe(t *testing.T, srv *testserver.Rabbit) {
 	q := declared(t, connect(t, amqpbroker.Config{Connect: amqpconnect.Config{URLs: []string{srv.URL()}}}))
-	for _, args := range [][]string{{"add_user", "reader", "word"}, {"set_permissions", "reader", ".*", "", ".*"}} {
-		if out, err := srv.Ctl(testwait.Long(t), args...); err != nil {
-			t.Fatalf("rabbitmqctl %v: %v\n%s", args, err, out)
-		}
-	}
+	addUser(t, srv, "reader", "word")
+	allow(t, srv, "reader", ".*", "", ".*")
 	b := connect(t, amqpbroker.Config{Connect: amqpconnect.Config{URLs: []string{fmt.Sprintf("amqp://reader:word@%s/", srv.Addr())}}})
 	err := b.Publish(testwait.Long(t), q, message("m"))
 	if !errors.Is(err, broker.ErrAccess) || !errors.Is(err, broker.ErrIndeterminate) {

@@ -92,12 +92,12 @@ func TestLazyDeadQueue(t *testing.T) {
 	}
 }
 
-// TestChannelMax shows that a subscription without a free channel is refused, and that the others
-// continue.
-func TestChannelMax(t *testing.T) {
-	t.Parallel()
-	srv := testserver.OwnRabbit(t, testserver.RabbitConfig{Conf: "channel_max = 20"})
-	b := connect(t, amqpbroker.Config{Connect: amqpconnect.Config{URLs: []string{srv.URL()}}})
+// tooManyChannelsAreRefused shows that a subscription without a free channel is refused, and that
+// the others continue.
+func tooManyChannelsAreRefused(t *testing.T, srv *testserver.Rabbit) {
+	eval(t, srv, "application:set_env(rabbit, channel_max, 20)") // for connections from now on
+	defer eval(t, srv, "application:set_env(rabbit, channel_max, 2047)")
+	b := connect(t, amqpbroker.Config{Connect: amqpconnect.Config{URLs: []string{srv.URL()}}, Namespace: testserver.Namespace()})
 	for i, q := range []string{"a", "b", "c", "d", "e"} {
 		_, err := b.Subscribe(testwait.Long(t), q, broker.SubscribeOptions{})
 		if i < 4 && err != nil || i == 4 && !errors.Is(err, broker.ErrTooMany) {

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	amqp "github.com/rabbitmq/amqp091-go"
+
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/broker/amqpbroker"
 	"github.com/swarmiji/swarmiji/connect/amqpconnect"
@@ -102,13 +104,11 @@ func TestNotesOfStartsFirst(t *testing.T) {
 	}
 }
 
-// TestNotesOfStartsOutage shows that notes work after cut connections, a restart of the server and
-// a deletion of the stream.
-func TestNotesOfStartsOutage(t *testing.T) {
-	t.Parallel()
-	srv := testserver.OwnRabbit(t, testserver.RabbitConfig{})
+// notesOutliveAnOutage shows that notes of starts work after cut connections, a restart of the
+// server and a deletion of the stream.
+func notesOutliveAnOutage(t *testing.T, srv *testserver.Rabbit) {
 	relay := testserver.NewRelay(t, srv.Addr())
-	b := connect(t, amqpbroker.Config{Connect: amqpconnect.Config{URLs: []string{relay.URL(srv.URL())}}})
+	b := connect(t, amqpbroker.Config{Connect: amqpconnect.Config{URLs: []string{relay.URL(srv.URL())}}, Namespace: "outage"})
 	s := func(nonce string) broker.Start { return broker.Start{ID: "a", Nonce: nonce, Node: "n"} }
 	noteStart(t, b, "q", s("1"))
 	relay.Sever()
@@ -122,9 +122,10 @@ func TestNotesOfStartsOutage(t *testing.T) {
 	if got := nonces(noteStart(t, b, "q", s("3"))); !slices.Equal(got, []string{"1:0", "2:0"}) {
 		t.Errorf("after a restart: %v", got)
 	}
-	if _, err := srv.Ctl(ctx, "delete_queue", "swj.default.starts"); err != nil {
-		t.Fatalf("delete_queue: %v", err)
-	}
+	raw(t, srv.URL(), func(ch *amqp.Channel) error {
+		_, err := ch.QueueDelete("swj.outage.starts", false, false, false)
+		return err
+	})
 	if got := nonces(noteStart(t, b, "q", s("4"))); len(got) != 0 {
 		t.Errorf("after the deletion of the stream: %v", got)
 	}

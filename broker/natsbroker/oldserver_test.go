@@ -71,6 +71,7 @@ func TestOldServer(t *testing.T) {
 		default:
 			c.Skip("does not depend on the server's version")
 		}
+		skipLong(c)
 		ns := testserver.Namespace()
 		return &brokertest.Harness{
 			Open: func(t testing.TB) broker.Broker {

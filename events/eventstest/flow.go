@@ -66,11 +66,11 @@ func flowCases() []testCase {
 		},
 		{
 			Area: "flow", Name: "Publish is quick",
-			Explain: "Publish returns at once, without waiting for I/O, because every task calls it: each of 50,000 calls from several goroutines with a listener takes less than a few round trips over the loopback interface.",
+			Explain: "Publish returns at once, without waiting for I/O, because every task calls it: each of 10,000 calls from several goroutines with a listener takes less than a few round trips over the loopback interface.",
 			Run: func(w *world) {
 				b := w.Open()
 				w.all(w.Open())
-				const n = 50_000
+				const n = 10_000
 				w.quick(w.hammer(b, n), n)
 			},
 		},
@@ -80,7 +80,7 @@ func flowCases() []testCase {
 			Run: func(w *world) {
 				b := w.Open()
 				w.all(w.Open())
-				w.hammer(b, 100_000)
+				w.hammer(b, 30_000) // fills its buffers
 				before := heap()
 				w.hammer(b, many)
 				w.grown(before, "over many events that nobody reads")
@@ -89,12 +89,12 @@ func flowCases() []testCase {
 	}
 }
 
-// many events need 50 MiB of memory if they are kept. most is the largest growth of the heap that a
+// many events need 25 MiB of memory if they are kept. most is the largest growth of the heap that a
 // bus may cause with all its buffers. With the race detector each event takes ten times as long as
 // without.
 const (
-	many = 200_000
-	most = 32 << 20
+	many = 100_000
+	most = 16 << 20
 )
 
 // grown fails the case if the heap is now larger than before, in bytes, by more than most. The

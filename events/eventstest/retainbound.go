@@ -111,7 +111,7 @@ func retainBoundCases() []testCase {
 			Run: func(w *world) {
 				b := w.retain(events.Retention{Age: time.Hour, Max: 1000})
 				w.kept(b)
-				const n = 50_000
+				const n = 30_000 // fills its buffers
 				w.quick(w.hammer(b, n), n)
 				before := heap()
 				w.hammer(b, many)

@@ -34,7 +34,7 @@ func TestBrokenDeploy(t *testing.T) {
 	histories := map[string]history.Store{
 		"SQLite": historyAt(t, file+"history.db"), "PostgreSQL": historyAt(t, postgres.URL()),
 	}
-	d := deploy{chains: 120, retried: 12}
+	d := deploy{chains: 60, retried: 6}
 	if testserver.IsThorough() {
 		d.chains, d.retried = 10_000, 500
 		for name, h := range histories {

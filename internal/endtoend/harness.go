@@ -50,6 +50,9 @@ type Harness struct {
 	Formats []serializer.Format
 	// Pool runs the handlers. nil: the consumer's workers run them.
 	Pool consumer.Pool
+	// Brief means that the suite leaves out the cases whose outcome only producers and consumers
+	// decide. It is for a road beside others that run these cases.
+	Brief bool
 	// Patience limits every wait. Default: 20s.
 	Patience time.Duration
 }

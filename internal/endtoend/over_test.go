@@ -36,6 +36,16 @@ func over(url, addr string) endtoend.Open {
 	}
 }
 
+// briefly returns open for a road beside others that have all cases. With SWARMIJI_THOROUGH it has
+// all of them, too.
+func briefly(open endtoend.Open) endtoend.Open {
+	return func(t *testing.T) *endtoend.Harness {
+		h := open(t)
+		h.Brief = !testserver.IsThorough()
+		return h
+	}
+}
+
 // noLeaks fails t if goroutines remain at its end that did not run at this call. Call it when the
 // servers run and before the first part is opened.
 func noLeaks(t *testing.T) {

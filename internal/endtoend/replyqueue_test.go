@@ -127,9 +127,7 @@ func (r *replying) wantLost(f *task.Future[int]) {
 // deleteQueue deletes the producer's reply queue, as an administrator would.
 func (r *replying) deleteQueue(server *testserver.Rabbit) {
 	r.t.Helper()
-	if out, err := server.Ctl(testwait.Long(r.t), "delete_queue", "swj."+r.namespace+".reply."+r.producer.NodeID()); err != nil {
-		r.t.Fatalf("%v: %s", err, out)
-	}
+	must(r.t, server.DeleteQueue("swj."+r.namespace+".reply."+r.producer.NodeID()))
 }
 
 // TestReplyQueueDeleted shows that open futures end with a reason when their reply queue is
@@ -186,7 +184,7 @@ func TestSubmitWaitsForReplyQueue(t *testing.T) {
 // TestReplyQueueOutlivesRestart shows that a restarted server keeps the reply queue, and open
 // futures get their results.
 func TestReplyQueueOutlivesRestart(t *testing.T) {
-	server := testserver.OwnRabbit(t, testserver.RabbitConfig{})
+	server := testserver.RequireRabbit(t)
 	r := newReplying(t, server.URL())
 	open := r.submit(-1)
 	testwait.Until(t, "the task runs", func() bool { return r.ran.Load() == 1 })

@@ -194,12 +194,13 @@ func testIgnoreResult(t *testing.T, open Open) {
 	<-ran
 }
 
+// testSubmitAll: the tasks are more than one batch.
 func testSubmitAll(t *testing.T, open Open) {
 	r := newRoad(t, open)
 	handle(r, add, func(_ context.Context, p pair) (int, error) { return p.A + p.B, nil })
 	r.start()
 	want(r, submit(r, add, pair{0, 0}), 0) // the consumer now listens
-	const n = 2000
+	const n = 700
 	calls := make([]task.Call, n)
 	for i := range calls {
 		calls[i] = add.Call(pair{i, i})
@@ -414,7 +415,7 @@ func testRateLimit(t *testing.T, open Open) {
 func testManyOnce(t *testing.T, open Open) {
 	m := new(middleware.Metrics)
 	r := newRoad(t, open, func(p *producer.Config, c *consumer.Config) { p.Metrics, c.Metrics = m, m })
-	const n = 1000
+	const n = 300
 	counts := make([]atomic.Int64, n)
 	handle(r, work, func(_ context.Context, i int) (int, error) { counts[i].Add(1); return i, nil })
 	r.start()

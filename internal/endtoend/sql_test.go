@@ -17,7 +17,7 @@ import (
 func TestRoadOverPostgres(t *testing.T) {
 	server := testserver.RequirePostgres(t)
 	noLeaks(t)
-	endtoend.Run(t, over(server.URL(), server.Addr()))
+	endtoend.Run(t, briefly(over(server.URL(), server.Addr())))
 }
 
 // TestRoadOverPgBouncer is TestRoadOverPostgres through PgBouncer, with polling.
@@ -37,7 +37,7 @@ func TestRoadOverSQLite(t *testing.T) {
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	noLeaks(t)
 	url := "sqlite://" + dir + "/road.db"
-	endtoend.Run(t, func(*testing.T) *endtoend.Harness {
+	endtoend.Run(t, briefly(func(*testing.T) *endtoend.Harness {
 		o := open.Options{Namespace: testserver.Namespace(), Logger: quiet()}
 		return &endtoend.Harness{
 			Broker:      func(t *testing.T) broker.Broker { return opened(t, url, o, open.Broker) },
@@ -47,5 +47,5 @@ func TestRoadOverSQLite(t *testing.T) {
 			// No Sever: a file has no connection to cut.
 			KeepsHeld: true,
 		}
-	})
+	}))
 }

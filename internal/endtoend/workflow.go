@@ -357,7 +357,7 @@ func testStream(t *testing.T, open Open) {
 	})
 	r.start()
 	want(r, submit(r, inc, 0), 1) // the consumer now listens
-	for _, n := range []int{1200, 1, 0} {
+	for _, n := range []int{700, 1, 0} {
 		run, err := task.Stream(r.ctx(), r.producer, upTo(n), inc.With(task.WithIgnoreResult(true)), total)
 		if err != nil {
 			t.Fatal(err)

@@ -3,6 +3,7 @@ package faulttest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"runtime"
 	"sync"
 	"testing"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/internal/ledger"
+	"github.com/swarmiji/swarmiji/internal/testwait"
 	"github.com/swarmiji/swarmiji/producer"
 	"github.com/swarmiji/swarmiji/router"
 	"github.com/swarmiji/swarmiji/task"
@@ -84,14 +86,12 @@ func TestFrozenBrokerHoldsNobody(t *testing.T) {
 		if err := submit(patience); err != nil {
 			t.Errorf("after the broker woke up: %v", err)
 		}
-		settled := time.Now().Add(patience)
-		for runtime.NumGoroutine() > before+10 {
-			if time.Now().After(settled) {
-				t.Fatalf("%d goroutines before the broker froze, %d long after it woke up: %d submissions left some behind",
-					before, runtime.NumGoroutine(), 3*submits)
+		testwait.UntilNil(t, "submissions leave no goroutines behind", func() error {
+			if now := runtime.NumGoroutine(); now > before+10 {
+				return fmt.Errorf("%d goroutines before the broker froze, %d after %d submissions", before, now, 3*submits)
 			}
-			runtime.Gosched()
-		}
+			return nil
+		})
 		if err := p.Close(t.Context()); err != nil {
 			t.Error(err)
 		}

@@ -13,7 +13,7 @@ func TestWithoutFaultsEveryTaskRunsOnce(t *testing.T) {
 		var consumers, producers []*program
 		for range 2 {
 			consumers = append(consumers, f.consumer(settings{"TASK_MS": 5, "RESULTS": 1}))
-			producers = append(producers, f.producer(settings{"COUNT": 400, "RATE": 400, "CONCURRENCY": 16, "RESULTS": 1}))
+			producers = append(producers, f.producer(settings{"COUNT": 150, "RATE": 400, "CONCURRENCY": 16, "RESULTS": 1}))
 		}
 		for _, p := range producers {
 			if code := p.exit(patience); code != 0 {
@@ -22,8 +22,8 @@ func TestWithoutFaultsEveryTaskRunsOnce(t *testing.T) {
 		}
 		f.drain(consumers...)
 		f.check(ledger.NoLoss, ledger.NoRepeat, ledger.NoGhosts, ledger.Results)
-		if n := len(f.history().Tasks(ledger.Confirmed)); n != 800 {
-			t.Errorf("%d tasks were confirmed of 800", n)
+		if n := len(f.history().Tasks(ledger.Confirmed)); n != 300 {
+			t.Errorf("%d tasks were confirmed of 300", n)
 		}
 		f.awaitEmpty(f.connect(f.url).Broker)
 	})

@@ -46,7 +46,7 @@ func TestTerminatedConsumersRepeatNothing(t *testing.T) {
 		p := f.producer(settings{"RATE": 200, "CONCURRENCY": 16, "RESULTS": 1})
 		set := settings{"TASK_MS": 20, "RESULTS": 1}
 		old := f.consumer(set)
-		for round := 1; round <= 4; round++ {
+		for round := 1; round <= often(2, 4); round++ {
 			f.await("progress under load", atLeast(100*round, ledger.Finished))
 			next := f.consumer(set)
 			old.terminate()
@@ -139,7 +139,8 @@ func TestAtMostOnceNeverStartsTwice(t *testing.T) {
 		proxy := testserver.NewProxy(t, node.Addr())
 		p := f.producer(settings{"RATE": 150, "MODE": "atmost"})
 		f.url = proxy.URL(node.URL())
-		const rounds, workers = 3, 4
+		const workers = 4
+		rounds := often(2, 3)
 		set := e.quick(settings{"MODE": "atmost", "TASK_MS": 20, "CONCURRENCY": workers, "PREFETCH": 32})
 		var c *program
 		for round := range rounds {

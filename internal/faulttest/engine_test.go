@@ -89,6 +89,15 @@ func inTurn(t *testing.T, test func(t *testing.T, e *engine)) {
 	}
 }
 
+// often returns how often a test repeats a fault: few times, or many times with SWARMIJI_THOROUGH.
+// A soak run repeats it more often.
+func often(few, many int) int {
+	if testserver.IsThorough() {
+		return many
+	}
+	return few
+}
+
 // eachLong is like each, but a short run uses only the first engine.
 func eachLong(t *testing.T, test func(t *testing.T, e *engine)) {
 	each(t, func(t *testing.T, e *engine) {

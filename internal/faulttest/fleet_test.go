@@ -24,6 +24,10 @@ import (
 // reaches it.
 const patience = 3 * time.Minute
 
+// look is the pause between two looks at a ledger. Under the race detector a look at a long ledger
+// takes some 20 ms of a processor that the programs need.
+const look = 100 * time.Millisecond
+
 // fleet is a queue with its producers, its consumers and their common ledger.
 type fleet struct {
 	t      *testing.T
@@ -79,7 +83,7 @@ func (f *fleet) awaitWithin(d time.Duration, what string, cond func(h ledger.His
 	f.t.Helper()
 	deadline := time.NewTimer(d)
 	defer deadline.Stop()
-	tick := time.NewTicker(25 * time.Millisecond) // each tick reads the whole ledger
+	tick := time.NewTicker(look) // each tick reads the whole ledger
 	defer tick.Stop()
 	for {
 		h := f.history()

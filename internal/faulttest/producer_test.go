@@ -38,7 +38,7 @@ func TestProducerKilledBeforeTheConfirm(t *testing.T) {
 			f.await("tasks that run without the producer knowing", func(h ledger.History) bool {
 				looks++
 				ran = len(unknown(h)) > 0
-				return ran || looks > 100
+				return ran || looks > 25
 			})
 		}
 		victim.kill()

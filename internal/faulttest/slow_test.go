@@ -59,10 +59,10 @@ func TestSlowLinkRepeatsNothing(t *testing.T) {
 		p := f.producer(settings{"RATE": 30, "CONCURRENCY": 32})
 		f.await("load", atLeast(20, ledger.Finished))
 		proxy.Latency(400*time.Millisecond, 300*time.Millisecond)
-		f.await("load over a slow link", atLeast(len(f.history().Tasks(ledger.Finished))+150, ledger.Finished))
+		f.await("load over a slow link", atLeast(len(f.history().Tasks(ledger.Finished))+75, ledger.Finished))
 		proxy.Heal()
 		proxy.Bandwidth(20)
-		f.await("load over a narrow link", atLeast(len(f.history().Tasks(ledger.Finished))+100, ledger.Finished))
+		f.await("load over a narrow link", atLeast(len(f.history().Tasks(ledger.Finished))+50, ledger.Finished))
 		proxy.Heal()
 		p.terminate()
 		f.await("all confirmed tasks finished", nothingLost)
@@ -86,14 +86,16 @@ func TestLinkDiesInMidFrame(t *testing.T) {
 		c := f.consumer(e.quick(settings{"TASK_MS": 5, "CONCURRENCY": 8}))
 		p := f.producer(settings{"RATE": 80, "CONCURRENCY": 16})
 		f.await("load", atLeast(50, ledger.Finished))
-		for _, n := range []int64{1_001, 5_003, 20_011} { // odd numbers, at which no frame ends
-			for _, up := range []bool{true, false} {
+		for i, n := range []int64{1_001, 5_003, 20_011} { // odd numbers, at which no frame ends
+			up := i%2 == 0
+			for range often(1, 2) {
 				proxy.Truncate(up, !up, n)
 				until := time.Now().Add(window)
 				f.await("links died for a while", func(ledger.History) bool { return time.Now().After(until) })
 				proxy.Heal()
 				healed := time.Now()
 				f.awaitWithin(recovery, "a task started after the link was mended", startedAfter(healed))
+				up = !up
 			}
 		}
 		p.terminate()

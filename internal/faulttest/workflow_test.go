@@ -20,8 +20,8 @@ import (
 )
 
 const (
-	workflows     = 24
-	workflowKills = 6
+	workflows     = 16
+	workflowKills = 4
 	flowConsumers = 3
 )
 

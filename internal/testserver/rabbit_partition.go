@@ -10,14 +10,14 @@ import (
 // the nodes a wrong cookie for each other.
 func (c *RabbitCluster) Isolate(ctx context.Context, i int) error {
 	return c.between(ctx, i, func(other string) string {
-		return fmt.Sprintf("erlang:set_cookie('%s', nope), erlang:disconnect_node('%s').", other, other)
+		return fmt.Sprintf("erlang:set_cookie('%s', nope), erlang:disconnect_node('%s')", other, other)
 	})
 }
 
 // Rejoin undoes Isolate. The node takes part in the cluster again after some seconds.
 func (c *RabbitCluster) Rejoin(ctx context.Context, i int) error {
 	return c.between(ctx, i, func(other string) string {
-		return fmt.Sprintf("erlang:set_cookie('%s', erlang:get_cookie()).", other)
+		return fmt.Sprintf("erlang:set_cookie('%s', erlang:get_cookie())", other)
 	})
 }
 
@@ -32,8 +32,8 @@ func (c *RabbitCluster) between(ctx context.Context, i int, expr func(other stri
 			on    *Rabbit
 			about string
 		}{{c.Nodes[i], r.name}, {r, c.Nodes[i].name}} {
-			if out, err := side.on.Ctl(ctx, "eval", expr(side.about)); err != nil {
-				return fmt.Errorf("on %s about %s: %w: %s", side.on.name, side.about, err, out)
+			if _, err := side.on.Eval(ctx, expr(side.about)); err != nil {
+				return fmt.Errorf("on %s about %s: %w", side.on.name, side.about, err)
 			}
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 )
@@ -31,22 +32,19 @@ func OwnRabbitCluster(tb testing.TB, cfg RabbitConfig) *RabbitCluster {
 }
 
 // NewVhost creates a virtual host for one test and returns its URL. The end of the test removes it.
-// It takes more than a second: use [Namespace] unless the test needs a vhost, for example to delete
-// one or to set its limits.
+// Use [Namespace] unless the test needs a vhost, for example to delete one or to set its limits.
 func (r *Rabbit) NewVhost(tb testing.TB) string {
 	tb.Helper()
 	name := "v" + strings.ToLower(rand.Text()[:10])
-	_, err := r.Ctl(tb.Context(), "add_vhost", name)
-	if err == nil {
-		_, err = r.Ctl(tb.Context(), "set_permissions", "-p", name, r.user.Username(), ".*", ".*", ".*")
-	}
+	_, err := r.Eval(tb.Context(), fmt.Sprintf(`rabbit_vhost:add(<<%[1]q>>, <<"test">>),
+		rabbit_auth_backend_internal:set_permissions(<<%[2]q>>, <<%[1]q>>, <<".*">>, <<".*">>, <<".*">>, <<"test">>)`, name, r.user.Username()))
 	if err != nil {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), startTime)
 		defer cancel()
-		if _, err := r.Ctl(ctx, "delete_vhost", name); err != nil && !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := r.Eval(ctx, fmt.Sprintf(`rabbit_vhost:delete(<<%q>>, <<"test">>)`, name)); err != nil && !errors.Is(err, context.DeadlineExceeded) {
 			// the node may be down, or the test removed the vhost itself
 			tb.Logf("removing vhost %s: %v", name, err)
 		}

@@ -3,6 +3,7 @@ package testserver_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"os"
 	"os/exec"
@@ -14,6 +15,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/swarmiji/swarmiji/internal/testserver"
+	"github.com/swarmiji/swarmiji/internal/testwait"
 )
 
 func TestMain(m *testing.M) {
@@ -149,6 +151,42 @@ func TestRabbitVhostIsOfItsOwn(t *testing.T) {
 	}
 }
 
+func TestRabbitEval(t *testing.T) {
+	r := testserver.RequireRabbit(t)
+	if out, err := r.Eval(t.Context(), `io:format("~w ", [1 + 1]), io:format("~s", [<<"two">>])`); out != "2 two" || err != nil {
+		t.Errorf("printed %q, %v", out, err)
+	}
+	for _, bad := range []string{"no:such()", "1 +", "{ok, 1} = {ok, 2}", `io:format("{ok, ok}"), exit(why)`} {
+		if out, err := r.Eval(t.Context(), bad); err == nil {
+			t.Errorf("%s printed %q and did not fail", bad, out)
+		}
+	}
+}
+
+func TestRabbitMessages(t *testing.T) {
+	r := testserver.RequireRabbit(t)
+	queue := testserver.Namespace()
+	ch := dial(t, r.URL())
+	if _, err := ch.QueueDeclare(queue, false, false, true, false, nil); err != nil {
+		t.Fatal(err)
+	}
+	publishConfirmed(t, ch, queue, "waits")
+	for _, taken := range []bool{false, true} { // one that is taken and not acknowledged counts
+		if taken {
+			if _, ok, err := ch.Get(queue, false); !ok || err != nil {
+				t.Fatal(ok, err)
+			}
+		}
+		testwait.UntilNil(t, "the queue holds its message", func() error {
+			queues, err := r.Messages(t.Context())
+			if err == nil && queues[queue] != 1 {
+				err = fmt.Errorf("%v", queues)
+			}
+			return err
+		})
+	}
+}
+
 func TestRabbitCloseAllConnections(t *testing.T) {
 	r := testserver.RequireRabbit(t)
 	lost := dial(t, r.URL()).NotifyClose(make(chan *amqp.Error, 1))
@@ -267,11 +305,11 @@ func child() {
 		os.Stdout.WriteString("error " + err.Error() + "\n")
 		os.Exit(1)
 	}
-	out, err := r.Ctl(context.Background(), "eval", "rabbit_mnesia:dir().")
+	dir, err := r.Eval(context.Background(), `io:format("~s", [rabbit_mnesia:dir()])`)
 	if err != nil {
 		os.Exit(1)
 	}
-	os.Stdout.WriteString(r.Addr() + " " + strings.Trim(strings.TrimSpace(string(out)), `"`) + "\n")
+	os.Stdout.WriteString(r.Addr() + " " + dir + "\n")
 	select {}
 }
 

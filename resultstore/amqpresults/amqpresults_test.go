@@ -175,19 +175,14 @@ func TestRecordsWaitForAReconnect(t *testing.T) {
 // awaitEmpty waits until the node's queue holds no messages, neither ready nor unacknowledged.
 func awaitEmpty(t testing.TB, srv *testserver.Rabbit, ns, node string) {
 	t.Helper()
-	ctx := testwait.Long(t)
-	for {
-		out, err := srv.Ctl(ctx, "list_queues", "--no-table-headers", "name", "messages")
+	testwait.Until(t, "the queue of "+node+" is empty", func() bool {
+		queues, err := srv.Messages(testwait.Long(t))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if strings.Contains(string(out), "swj."+ns+".reply."+node+"\t0\n") {
-			return
-		}
-		if ctx.Err() != nil {
-			t.Fatalf("the queue of %s was never empty:\n%s", node, out)
-		}
-	}
+		n, there := queues["swj."+ns+".reply."+node]
+		return there && n == 0
+	})
 }
 
 func TestReceivedRecordsLeaveTheQueue(t *testing.T) {

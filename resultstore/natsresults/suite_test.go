@@ -29,7 +29,10 @@ func TestStore(t *testing.T) {
 	})
 }
 
-func TestStoreInProcess(t *testing.T) { resultstoretest.Run(t, harnessInProcess) }
+func TestStoreInProcess(t *testing.T) {
+	testserver.Thorough(t) // TestStore reads directly, too, and TestStoreReadFromLeader is in process
+	resultstoretest.Run(t, harnessInProcess)
+}
 
 // TestStoreReadFromLeader runs the suite on a stream without direct reads, like one with replicas.
 // Records are then read from the leader.
