@@ -16,9 +16,7 @@ import (
 // one after another, in an order that SWARMIJI_SEED repeats.
 //
 // With SWARMIJI_SOAK the test runs for the duration that the variable holds ("make soak"), one
-// engine after another. Otherwise it tries each quick fault once: on Redis, and with
-// SWARMIJI_THOROUGH on all engines in parallel. Each fault has a test of its own, which tries it on
-// each engine.
+// engine after another. Otherwise it tries each quick fault once, with all engines in parallel.
 func TestSoak(t *testing.T) {
 	length, err := time.ParseDuration(os.Getenv("SWARMIJI_SOAK"))
 	long := err == nil
@@ -35,7 +33,7 @@ func TestSoak(t *testing.T) {
 	}
 	for _, p := range soakPlaces() {
 		t.Run(p.name, func(t *testing.T) {
-			if p.thorough || !long && !p.test {
+			if p.thorough {
 				testserver.Thorough(t)
 			}
 			if !long {

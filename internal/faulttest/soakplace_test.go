@@ -11,7 +11,6 @@ import (
 // soakPlace is a broker that a soak run starts for itself: one or more servers, or a file.
 type soakPlace struct {
 	name     string
-	test     bool          // "make test" tries it
 	thorough bool          // only "make thorough" and manual runs have the time for it
 	lease    time.Duration // as in engine
 	params   string        // parameters of the URL
@@ -26,7 +25,7 @@ func soakPlaces() []*soakPlace {
 			start: func(r *soakRun) { r.serve(testserver.OwnRabbit(r.t, testserver.RabbitConfig{})) },
 		},
 		{
-			name: "redis", test: true, lease: shortLease, more: redisFaults,
+			name: "redis", lease: shortLease, more: redisFaults,
 			start: func(r *soakRun) { r.serve(testserver.OwnRedis(r.t, testserver.RedisConfig{})) },
 		},
 		{
