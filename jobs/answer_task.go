@@ -9,10 +9,9 @@ import (
 )
 
 // answerTask gives an answer to d, an open deferral: a task that waits for an answer. It saves d in
-// t and returns the receipt Accepted. If the attempt of the task has ended, d becomes due now, in
-// phase DeferralDecided without a Deadline. A consumer of its queue then settles the task. A
-// consumer with an older fencing token then changes nothing. If the attempt still runs, only the
-// answer is stored.
+// t and returns the receipt Accepted. If the attempt of the task has ended, d becomes due now in
+// phase DeferralDecided, and a consumer of its queue settles the task; one with an older fencing
+// token changes nothing. If the attempt still runs, only the answer is stored.
 //
 // Returns the receipt Late if d has timed out, and Duplicate if d already has an answer or a
 // refusal. d then stays unchanged. Returns the error of saving d; ignore the receipt then.

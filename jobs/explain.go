@@ -143,13 +143,8 @@ func (x *explainer) explainOver() {
 	}
 }
 
-// explainRunning adds the one reason of a running job. The first case that applies decides:
-//
-//   - Its answer has come: WhyAnswered.
-//   - It awaits an answer: WhyTimedOut after the Deadline, else WhyAnswer.
-//   - It is RUNQUEUED: WhyRuns, with the time of its next claim.
-//   - Its lease has ended: WhyLost.
-//   - Otherwise: WhyRuns, with the end of its lease, and its attempt from the second on.
+// explainRunning adds the one reason of a running job: its answer, the end of its wait for one, its
+// next claim, or its lease.
 func (x *explainer) explainRunning() {
 	j := x.row
 	late := !j.Deadline.IsZero() && !j.Deadline.After(x.At)
@@ -268,14 +263,8 @@ func (x *explainer) addUnreadable(err error) {
 	x.add(Why{Kind: WhyWindow}, "This process cannot parse its windows, and a runner that cannot parse them does not start it: %v.", err)
 }
 
-// explainNotDue adds the reasons why a QUEUED job is not due yet. Call it only if NextRun is in the
-// future. The first case that applies decides:
-//
-//   - The windows cannot be parsed: only that.
-//   - The window is closed and NextRun is not after its opening: the window, and the failed attempt
-//     if there was one.
-//   - An attempt has failed: the failed attempt.
-//   - Otherwise: NextRun.
+// explainNotDue adds the reasons why a QUEUED job is not due yet: a window that is closed or cannot
+// be parsed, a failed attempt, or NextRun. Call it only if NextRun is in the future.
 func (x *explainer) explainNotDue() {
 	j := x.row
 	switch open, err := x.s.windows.Opens(j, x.At); {

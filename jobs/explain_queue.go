@@ -8,15 +8,9 @@ import (
 	"github.com/swarmiji/swarmiji/jobs/internal/line"
 )
 
-// explainDueInQueue adds the reasons why a due job of a queue has not started. The first case that
-// applies decides; a failed attempt is added after it, as the last reason:
-//
-//   - Its windows cannot be parsed: only that.
-//   - Its window is closed.
-//   - No runner has ever served the queue, or the lease of the last one has ended.
-//   - Otherwise the leader of the queue has not started it (explainServed).
-//
-// A stored Status that cannot be parsed counts as empty. Returns errors of the store.
+// explainDueInQueue adds the reasons why a due job of a queue has not started: its windows, a queue
+// without a runner, or that of explainServed, and then its failed attempt. A stored Status that
+// cannot be parsed counts as empty. Returns errors of the store.
 func (x *explainer) explainDueInQueue(ctx context.Context) error {
 	j := x.row
 	switch at, err := x.s.windows.Opens(j, x.At); {
@@ -50,17 +44,9 @@ func (x *explainer) explainDueInQueue(ctx context.Context) error {
 	return nil
 }
 
-// explainServed adds the one reason why the leader of the queue has not started the job. data is
-// the Status that the leader stored. The first case that applies decides:
-//
-//   - The limit, or an earlier job of a strict queue, blocks it (addLimit).
-//   - The throttler refused it at its last admission, which is the leader's decision which jobs
-//     start.
-//   - All workers of the leader are busy.
-//   - The throttler has admitted other jobs since the job was due.
-//   - Otherwise the next admission may start it.
-//
-// Returns errors of the store; it then adds no reason.
+// explainServed adds the one reason why the leader of the queue has not started the job: the limit,
+// an earlier job, the throttler, busy workers, or that the next admission may start it. data is the
+// Status that the leader stored. Returns errors of the store; it then adds no reason.
 func (x *explainer) explainServed(ctx context.Context, data *line.Status) error {
 	j := x.row
 	throttled, err := x.addLimit(ctx, data)

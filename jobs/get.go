@@ -294,13 +294,11 @@ func (s *Service) claim(ctx context.Context, t *txn.Step, j *Row, lease time.Dur
 	return false, nil
 }
 
-// setNextClaim sets NextRun and Due of a claimed job with RetryAfter to the time of its next claim.
-// That is now plus RetryAfter, or its next repeat if that is earlier and in the future. A time
-// after the year 9999 becomes the last second of 9999.
-//
-// Handouts, the number of claims in this run, becomes k. For a name that begins with "manual" it
-// stays, so such a job is claimed without limit. Returns an error if RetryAfter or Repeat cannot be
-// parsed.
+// setNextClaim sets NextRun and Due of a claimed job with RetryAfter to the time of its next claim:
+// now plus RetryAfter, or its next repeat if that is earlier and in the future, at most in the year
+// 9999. Handouts, the number of claims in this run, becomes k. For a name that begins with "manual"
+// it stays, so such a job is claimed without limit. Returns an error if RetryAfter or Repeat cannot
+// be parsed.
 func (s *Service) setNextClaim(t *txn.Step, j *Row, k int32) error {
 	r, err := rules.ParseRetryAfter(j.RetryAfter)
 	if err != nil {

@@ -8,14 +8,10 @@ import (
 	"github.com/swarmiji/swarmiji/jobs/internal/txn"
 )
 
-// updateRelated lets the jobs that depend on j proceed after a change of j, and saves them:
-//
-//   - The oldest WAITING job of its sequence becomes QUEUED if no job of the sequence is in
-//     progress (sequenceHolders).
-//   - A PAUSED parent becomes QUEUED if it has no pending children.
-//
-// Call it after saving j, with the sequence key and the parent of j locked (txn.Locks.AddJob).
-// Returns errors of the store, and ErrLocks for another try (promote).
+// updateRelated lets the jobs that depend on j proceed after a change of j, and saves them. The
+// oldest WAITING job of its sequence becomes QUEUED if no job of the sequence is in progress. A
+// PAUSED parent becomes QUEUED if it has no pending children. Call it after saving j, with the
+// sequence key and the parent of j locked. Returns errors of the store, and ErrLocks (promote).
 func (s *Service) updateRelated(ctx context.Context, t *txn.Step, j *Row) error {
 	if err := s.promote(ctx, t, j.SequenceKey); err != nil {
 		return err
