@@ -72,7 +72,7 @@ func (u unit) whole() bool {
 	return len(u.blocks) == 1 && isFile(u.blocks[0].code)
 }
 
-// units divides the blocks of a page. All blocks that are no whole files form one unit.
+// units divides the blocks of a page. The blocks without a package clause form one unit.
 func units(p page) []unit {
 	var us []unit
 	parts := unit{setup: p.setup}
