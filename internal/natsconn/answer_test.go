@@ -38,6 +38,19 @@ func TestParseAck(t *testing.T) {
 	}
 }
 
+// Servers that start, or were lost, are too few for the replicas of a stream for a while only.
+func TestTooFewServers(t *testing.T) {
+	refusal := func(text string) error {
+		return Classify(&jetstream.APIError{Code: 400, ErrorCode: 10005, Description: text})
+	}
+	if err := refusal("no suitable peers for placement, peer offline"); !errors.Is(err, ErrUnavailable) {
+		t.Errorf("a server is offline: %v", err)
+	}
+	if err := refusal("no suitable peers for placement, tags not matched ['a']"); errors.Is(err, ErrUnavailable) {
+		t.Errorf("no server has the tags: %v", err)
+	}
+}
+
 // A server without a leader refuses to remove a message. Another server may still remove it: a
 // leader that was frozen. "Unavailable" would say that nothing was removed. A caller that finds
 // no message then would take it for another consumer's, and the task would be lost.

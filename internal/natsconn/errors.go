@@ -58,6 +58,7 @@ var classes = [...]error{
 // Codes of the JetStream API for which the client has no names.
 const (
 	codeAccountResources    = 10002 // limits of the account
+	codeNoPeers             = 10005 // too few servers for the replicas; the text names the reason
 	codeUnavailable         = 10008 // the cluster has no leader
 	codeResources           = 10023
 	codeMaxConsumers        = 10026
@@ -139,8 +140,8 @@ func isAny(err error, targets ...error) bool {
 	return false
 }
 
-// classOfCode returns the class of a JetStream API error with the given code, or nil. For the code
-// of a failed store the text of err decides.
+// classOfCode returns the class of a JetStream API error with the given code, or nil. For the codes
+// of a failed store and of too few servers the text of err decides.
 func classOfCode(code int, err error) error {
 	switch code {
 	case codeAccountResources, codeResources, codeMemory, codeNoMemory, codeStorage, codeTooManyRequests:
@@ -155,6 +156,11 @@ func classOfCode(code int, err error) error {
 			return ErrBlocked
 		}
 		return ErrUnavailable
+	case codeNoPeers:
+		if strings.Contains(err.Error(), "offline") { // a server starts or was lost
+			return ErrUnavailable
+		}
+		return nil
 	case codeUnavailable, codeStreamOffline:
 		return ErrUnavailable
 	case codeNotEnabledAccount, codeNotEnabled:

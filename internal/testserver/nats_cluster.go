@@ -59,11 +59,12 @@ func (c *NATSCluster) ready(ctx context.Context) error {
 }
 
 // joined returns nil if the server sees a leader of JetStream and a connection to each of the other
-// servers.
+// servers. The leader must also take them for online, because it places replicas on such only.
 func (s *NATS) joined(ctx context.Context, servers int) error {
 	var js struct {
 		Meta struct {
-			Leader string
+			Leader   string
+			Replicas []struct{ Offline bool }
 		} `json:"meta_cluster"`
 	}
 	var routes struct {
@@ -83,6 +84,15 @@ func (s *NATS) joined(ctx context.Context, servers int) error {
 	}
 	if js.Meta.Leader == "" || len(others) < servers-1 {
 		return fmt.Errorf("leader %q, connected with %d others of %d", js.Meta.Leader, len(others), servers-1)
+	}
+	online := 1 // the leader itself
+	for _, r := range js.Meta.Replicas {
+		if !r.Offline {
+			online++
+		}
+	}
+	if js.Meta.Leader == s.name && online < servers {
+		return fmt.Errorf("the leader takes %d servers of %d for online", online, servers)
 	}
 	return nil
 }
