@@ -54,9 +54,9 @@ func (m *maker) make(ctx context.Context, specs []Spec, drafts []Row) ([]Created
 	return done, nil
 }
 
-// read looks up the jobs that the specs depend on. It fills busy with the sequence keys that have a
-// job that is not over, and named with the oldest existing job of each Unique spec, locked, or nil.
-// taken gets a KeyTakenError for each Key or UniqueKey that an open job or a waiting task has.
+// read looks up the jobs that the specs depend on. busy gets the sequence keys that have a job that
+// is not over. named gets the oldest existing job of each Unique spec, locked, or nil. taken gets a
+// KeyTakenError for each Key or UniqueKey that an open job or a waiting task has.
 //
 // Returns ErrLocks, for another try, if readNames cannot lock a job, and errors of the store.
 func (m *maker) read(ctx context.Context, specs []Spec, drafts []Row) error {
