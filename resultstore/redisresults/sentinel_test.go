@@ -10,6 +10,7 @@ import (
 
 	"github.com/swarmiji/swarmiji/internal/testserver"
 	"github.com/swarmiji/swarmiji/internal/testwait"
+	"github.com/swarmiji/swarmiji/resultstore"
 )
 
 // After a failover the store and its streams continue with the new master.
@@ -32,9 +33,18 @@ func TestSentinelFailover(t *testing.T) {
 			t.Fatal(err)
 		}
 		r := done("node", 10+i)
-		save(t, s, r)
-		wantRecord(t, s, r)
 		ctx := testwait.Long(t)
+		for ; ; pause(t) { // a demoted master accepts records for a moment, and loses them
+			save(t, s, r)
+			_, err := s.Load(ctx, r.ID)
+			if err == nil {
+				break
+			}
+			if !errors.Is(err, resultstore.ErrNotFound) || ctx.Err() != nil {
+				t.Fatal(err)
+			}
+		}
+		wantRecord(t, s, r)
 		for next := 100 * (i + 1); ; next++ { // the stream misses records until it is connected again
 			save(t, s, done("node", next))
 			short, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
