@@ -214,7 +214,7 @@ func TestKeyRotation(t *testing.T) {
 func TestNoncesDiffer(t *testing.T) {
 	r := ring(t, encryptKey("k"))
 	seen := make(map[string]bool)
-	for range 1000 { // a nonce of 16 bits would come twice
+	for range 10_000 {
 		nonce := string(sealed(t, r, "", "")[4:16])
 		if seen[nonce] {
 			t.Fatalf("nonce %x came twice", nonce)

@@ -88,12 +88,8 @@ func links(p pkg, path string) bool {
 }
 
 // TestSizes shows that two binaries stay small: a program in memory, and one that imports only
-// Redis. Only "make thorough" runs it, because it compiles everything without the race detector.
-// TestCoreIsLight and TestDrivers always show which packages such programs link.
+// Redis.
 func TestSizes(t *testing.T) {
-	if os.Getenv("SWARMIJI_THOROUGH") == "" {
-		t.Skip("SWARMIJI_THOROUGH is not set; make thorough runs this")
-	}
 	for program, most := range map[string]int64{
 		"memory": 12_000_000,
 		"redis":  17_000_000,
@@ -103,7 +99,7 @@ func TestSizes(t *testing.T) {
 			defer stop()
 			file := filepath.Join(t.TempDir(), program)
 			cmd := exec.CommandContext(ctx, "go", "build", "-o", file, "./internal/archtest/testdata/"+program)
-			cmd.Dir = rootDir
+			cmd.Dir, cmd.Env = rootDir, append(os.Environ(), "GOGC=250") // of the compiler, see Makefile
 			if out, err := cmd.CombinedOutput(); err != nil {
 				t.Fatalf("%v\n%s", err, out)
 			}

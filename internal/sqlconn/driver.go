@@ -13,7 +13,9 @@ type Driver interface {
 }
 
 // Database holds the operations that differ between the kinds of databases. life ends when the
-// caller's Conn is closed: a call that waits for the database then returns [ErrClosed].
+// caller's Conn is closed: a call that waits for the database then returns [ErrClosed]. On
+// PostgreSQL a call whose free connection was taken by another call may still wait for the next
+// one, at most for Config.Timeout, and run.
 type Database interface {
 	Dialect() Dialect
 	// Shared reports whether other processes can use the database.

@@ -288,7 +288,7 @@ func TestDispatchATaskThatAwaits(t *testing.T) {
 		})
 		road.consume(c)
 		id := s.put(jobs.Spec{Name: "sum", Data: []byte(`{"n":1}`), Repeat: "FINISHED, +30 DAYS"})
-		time.Sleep(3 * time.Hour)
+		time.Sleep(3 * time.Hour) // of the bubble's clock
 		if n := requests.Load(); n != 1 {
 			t.Fatalf("%d requests", n)
 		}
