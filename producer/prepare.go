@@ -67,10 +67,8 @@ func (p *Producer) prepare(ctx context.Context, c *task.Call, s *staged) error {
 	}
 	s.producer = p
 	e := &s.own
-	*e = task.Envelope{
-		ID: c.ID, Root: c.Root, Parent: c.Parent, Name: c.Name, Base: p.base,
-		SentAt: now(), Origin: p.cfg.Report.NodeID, Correlation: c.Correlation, Then: c.Then, Else: c.Else,
-	}
+	e.ID, e.Root, e.Parent, e.Name, e.Base = c.ID, c.Root, c.Parent, c.Name, p.base
+	e.SentAt, e.Origin, e.Correlation, e.Then, e.Else = now(), p.cfg.Report.NodeID, c.Correlation, c.Then, c.Else
 	if c.Definition != nil {
 		e.Meta = *c.Definition
 	}

@@ -18,6 +18,7 @@ type Pool struct {
 	close   sync.Once
 	whole   *Pool        // the Pool of which this is a part, or nil
 	working atomic.Int64 // functions that run
+	waiting atomic.Int32 // callers of Wait; mu is held while it changes
 	mu      sync.Mutex
 	idle    *sync.Cond // no function runs; uses mu
 }
@@ -70,6 +71,8 @@ func (c *Pool) Release() { c.ended() }
 func (c *Pool) Wait() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.waiting.Add(1) // before working is read: see ended
+	defer c.waiting.Add(-1)
 	for c.working.Load() > 0 {
 		c.idle.Wait()
 	}
@@ -98,9 +101,10 @@ func (j job) run() {
 }
 
 // ended counts a function that has ended, or a call of Release, and wakes the callers of Wait after
-// the last one. It takes c.mu only for that.
+// the last one. It takes c.mu only for that: with few workers, each task's Release is the last one,
+// and usually nobody waits.
 func (c *Pool) ended() {
-	if c.working.Add(-1) == 0 {
+	if c.working.Add(-1) == 0 && c.waiting.Load() > 0 {
 		c.mu.Lock()
 		c.idle.Broadcast()
 		c.mu.Unlock()

@@ -188,29 +188,35 @@ func (r *Reader) Bytes() []byte {
 	return r.take(int(r.big(1 << (c - 0xc4))))
 }
 
-// MapLen reads the header of a map and returns its number of pairs. It does not check that the data
-// contains that many pairs.
-func (r *Reader) MapLen() int { return r.length(0x80, 0xde, "a map") }
+// MapLen reads the header of a map and returns its number of pairs. If the rest of the data is too
+// short for that many pairs, it sets an error and returns 0.
+func (r *Reader) MapLen() int { return r.length(0x80, 0xde, 2, "a map") }
 
-// ArrayLen reads the header of an array and returns its number of elements. It does not check that
-// the data contains that many elements.
-func (r *Reader) ArrayLen() int { return r.length(0x90, 0xdc, "an array") }
+// ArrayLen reads the header of an array and returns its number of elements. If the rest of the data
+// is too short for that many elements, it sets an error and returns 0.
+func (r *Reader) ArrayLen() int { return r.length(0x90, 0xdc, 1, "an array") }
 
-// length reads the header of an array or a map and returns its number of elements or pairs. small
-// and large are its codes, see appendLen. For another value it sets an error that names want, and
-// returns 0.
-func (r *Reader) length(small, large byte, want string) int {
-	c := r.Peek()
-	switch {
+// length reads the header of an array or a map and returns its number of elements or pairs, each of
+// at least size bytes. small and large are its codes, see appendLen. For another value it sets an
+// error that names want, and returns 0.
+func (r *Reader) length(small, large byte, size int, want string) int {
+	n := 0
+	switch c := r.Peek(); {
 	case c&0xf0 == small:
 		r.pos++
-		return int(c & 0x0f)
+		n = int(c & 0x0f)
 	case c == large || c == large+1:
 		r.pos++
-		return int(r.big(2 << (c - large)))
+		n = int(r.big(2 << (c - large)))
+	default:
+		r.fail(want)
+		return 0
 	}
-	r.fail(want)
-	return 0
+	if n < 0 || n > (len(r.data)-r.pos)/size {
+		r.fail("all elements of " + want)
+		return 0
+	}
+	return n
 }
 
 // Keys is the set of keys read so far in a map of this module. The zero value is empty.
