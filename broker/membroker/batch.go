@@ -2,6 +2,7 @@ package membroker
 
 import (
 	"context"
+	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
 )
@@ -21,7 +22,10 @@ func (b *Broker) PublishBatch(ctx context.Context, ms []broker.Outgoing) error {
 		}
 		errs[i] = err
 	}
-	var q *queue // the queue whose mutex is held, or nil
+	var (
+		q   *queue // the queue whose mutex is held, or nil
+		now time.Time
+	)
 	release := func() {
 		if q != nil {
 			q.dispatch()
@@ -43,6 +47,7 @@ func (b *Broker) PublishBatch(ctx context.Context, ms []broker.Outgoing) error {
 			if next, err = b.s.queue(o.Queue); err == nil {
 				q = next
 				q.mu.Lock()
+				now = time.Now() // once for all of them, since reading the clock is slow
 			}
 		}
 		if err == nil && q.full() {
@@ -50,12 +55,13 @@ func (b *Broker) PublishBatch(ctx context.Context, ms []broker.Outgoing) error {
 			if err = q.waitForRoom(ctx); err != nil {
 				q = nil
 			}
+			now = time.Now()
 		}
 		if err != nil {
 			fail(i, err)
 			continue
 		}
-		q.put(o.Message, o.At)
+		q.put(o.Message, o.At, now)
 	}
 	release()
 	if errs != nil {

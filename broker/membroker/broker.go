@@ -136,7 +136,7 @@ func (b *Broker) PublishAt(ctx context.Context, queue string, m *broker.Message,
 			return err
 		}
 	}
-	q.put(m, at)
+	q.put(m, at, time.Now())
 	q.dispatch()
 	q.admit() // m may have replaced another message or been dropped, and so freed room
 	q.unlock()

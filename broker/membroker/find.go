@@ -69,7 +69,7 @@ func (b *Broker) Update(ctx context.Context, queue string, o broker.Outgoing) er
 	}
 	q.remove(it)
 	q.forget(it)
-	q.insert(o.Message, o.At, q.byID[o.Message.ID])
+	q.insert(o.Message, o.At, time.Now(), q.byID[o.Message.ID])
 	q.dispatch()
 	return nil
 }

@@ -69,10 +69,10 @@ func (q *queue) wakeLater(w *waiter) {
 // the delivered ones, have reached MaxQueue. Call it with q.mu held.
 func (q *queue) full() bool { return q.s.maxQueue > 0 && q.ready+q.delayed >= q.s.maxQueue }
 
-// put stores m for delivery at the given time. If the queue has the same (ID, Generation) or a
+// put stores m for delivery at the time at; now is the present time. If the queue has the same (ID, Generation) or a
 // later Generation, it does nothing. An earlier Generation that waits is replaced. The caller must
 // call dispatch afterwards. Call it with q.mu held.
-func (q *queue) put(m *broker.Message, at time.Time) {
+func (q *queue) put(m *broker.Message, at, now time.Time) {
 	first := q.byID[m.ID] // a message without an ID is not in the map
 	if first != nil {
 		if first.supersedes(m) {
@@ -81,18 +81,18 @@ func (q *queue) put(m *broker.Message, at time.Time) {
 		q.dropWaiting(first)
 		first = q.byID[m.ID]
 	}
-	q.insert(m, at, first)
+	q.insert(m, at, now, first)
 }
 
-// insert stores m for delivery at the given time. same is the first item with the same ID, or nil.
-// Call it with q.mu held.
-func (q *queue) insert(m *broker.Message, at time.Time, same *item) {
+// insert stores m for delivery at the time at; now is the present time. same is the first item with
+// the same ID, or nil. Call it with q.mu held.
+func (q *queue) insert(m *broker.Message, at, now time.Time, same *item) {
 	it := &item{m: m, q: q, same: same, index: -1}
 	if m.ID != "" {
 		q.byID[m.ID] = it
 	}
-	if at.IsZero() || !at.After(time.Now()) {
-		q.append(it)
+	if !at.After(now) {
+		q.append(it, now)
 	} else {
 		q.delay(it, at)
 	}
@@ -121,12 +121,12 @@ func (q *queue) dropWaiting(it *item) {
 	}
 }
 
-// append makes the item ready at the end of its level, with a new seq. It wakes no receiver. Call
-// it with q.mu held.
-func (q *queue) append(it *item) {
+// append makes the item ready at the end of its level, with a new seq, since the time now. It wakes
+// no receiver. Call it with q.mu held.
+func (q *queue) append(it *item, now time.Time) {
 	it.level = q.levelOf(it.m.Priority)
 	it.seq = q.seq
-	it.since = time.Now().UnixNano()
+	it.since = now.UnixNano()
 	q.seq++
 	it.place = ready
 	q.levels[it.level].ring.push(it)
@@ -156,7 +156,7 @@ func (q *queue) makeReady(it *item, at time.Time) {
 	q.mu.Lock()
 	if it.place == delayed && it.due.Equal(at) {
 		q.delayed--
-		q.append(it)
+		q.append(it, time.Now())
 		q.dispatch()
 	}
 	q.unlock()

@@ -3,6 +3,7 @@ package membroker
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/capability"
@@ -41,7 +42,7 @@ func (b *Broker) Retry(ctx context.Context, d broker.Delivery, next broker.Outgo
 	if err == nil {
 		own.settle()
 		from.forget(own.item) // first, because a successor with the same pair would be dropped otherwise
-		to.put(next.Message, next.At)
+		to.put(next.Message, next.At, time.Now())
 	}
 	if to != from {
 		to.dispatch()
