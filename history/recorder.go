@@ -60,7 +60,8 @@ type Recorder struct {
 	written atomic.Uint64
 	dropped atomic.Uint64
 	refused atomic.Uint64
-	full    wake.Signal // notified when batchSize events wait
+	full    wake.Signal   // notified when batchSize events wait
+	listens chan struct{} // closed when Run listens
 
 	mu      sync.Mutex
 	waiting map[task.ID]*told
@@ -103,13 +104,17 @@ func NewRecorder(c RecorderConfig) (*Recorder, error) {
 	}
 	c.MaxAge, c.MaxRecords, c.MaxWaiting = cmp.Or(c.MaxAge, DefaultMaxAge), cmp.Or(c.MaxRecords, DefaultMaxRecords), cmp.Or(c.MaxWaiting, DefaultMaxWaiting)
 	c.Logger = cmp.Or(c.Logger, slog.Default())
-	return &Recorder{cfg: c, full: wake.New(), waiting: make(map[task.ID]*told)}, nil
+	return &Recorder{cfg: c, full: wake.New(), listens: make(chan struct{}), waiting: make(map[task.ID]*told)}, nil
 }
 
 // Stats returns the counts since NewRecorder. Safe for concurrent use with Run.
 func (r *Recorder) Stats() Stats {
 	return Stats{Recorded: r.written.Load(), Dropped: r.dropped.Load(), Refused: r.refused.Load()}
 }
+
+// Listening returns a channel that is closed when Run listens. Later events are recorded. Earlier
+// events are recorded only if the bus retains them. Safe for concurrent use.
+func (r *Recorder) Listening() <-chan struct{} { return r.listens }
 
 // Run records events until ctx ends, and then writes the waiting ones. It returns nil after that.
 // While the store fails, it tries again, and events wait. It skips events that the store refuses
@@ -135,6 +140,7 @@ func (r *Recorder) Run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("history: listen: %w", err)
 	}
+	close(r.listens)
 	both, cancel := context.WithCancel(ctx)
 	var parts sync.WaitGroup
 	parts.Go(func() { err = r.receive(both, sub); cancel() })

@@ -31,13 +31,17 @@ func priorityCases() []testCase {
 				if _, counts := capability.As[broker.Inspector](b); counts {
 					w.holds(b, q, len(ms))
 				}
-				left := map[int]int{0: 8, 100: 8, 500: 8}
+				highest := 0 // received so far, without the first message
 				for i := range ms {
 					d := w.receive(s)
+					// A server whose leader changes while a message is on its way delivers it again
+					// after its lease. Nothing promises a place to such a message.
 					p := d.Message().Priority
-					left[p]--
-					if i > 0 && (p > 0 && left[0] > 0 || p > 100 && left[100] > 0) {
-						w.Errorf("message %d has priority %d while %d of 0 and %d of 100 wait", i, p, left[0], left[100])
+					if n, _ := d.Deliveries(); p < highest && n <= 1 {
+						w.Errorf("message %d has priority %d and comes after one of %d", i, p, highest)
+					}
+					if i > 0 {
+						highest = max(highest, p)
 					}
 					w.ack(d)
 				}

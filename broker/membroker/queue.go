@@ -69,9 +69,9 @@ func (q *queue) wakeLater(w *waiter) {
 // the delivered ones, have reached MaxQueue. Call it with q.mu held.
 func (q *queue) full() bool { return q.s.maxQueue > 0 && q.ready+q.delayed >= q.s.maxQueue }
 
-// put stores m for delivery at the time at; now is the present time. If the queue has the same (ID, Generation) or a
-// later Generation, it does nothing. An earlier Generation that waits is replaced. The caller must
-// call dispatch afterwards. Call it with q.mu held.
+// put stores m for delivery at the time at; now is the present time. If the queue has the same (ID,
+// Generation) or a later Generation, it does nothing. An earlier Generation that waits is replaced.
+// The caller must call dispatch afterwards. Call it with q.mu held.
 func (q *queue) put(m *broker.Message, at, now time.Time) {
 	first := q.byID[m.ID] // a message without an ID is not in the map
 	if first != nil {

@@ -82,7 +82,13 @@ func (a *app) recordHistory(ctx context.Context, to open.HistoryStore, o *record
 		if err != nil {
 			return err
 		}
-		a.Say("the recorder runs until it is interrupted")
+		go func() {
+			select {
+			case <-r.Listening():
+				a.Say("the recorder runs until it is interrupted")
+			case <-ctx.Done():
+			}
+		}()
 		return r.Run(ctx)
 	})
 }

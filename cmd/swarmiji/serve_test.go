@@ -179,10 +179,8 @@ func TestRoads(t *testing.T) {
 		status, out, _ := call(1, "task", "ls", "--count", "id:"+id)
 		return status == 0 && out == "1\n"
 	}
-	testwait.Until(t, "the recorder listens", func() bool {
-		submit("probe.task", "p-1")
-		return recorded("p-1")
-	})
+	submit("probe.task", "p-1") // serve prints its address when the recorder listens
+	testwait.Until(t, "the first task is in the history", func() bool { return recorded("p-1") })
 	submit("later.task", "t-1")
 	testwait.Until(t, "the task is in the history", func() bool { return recorded("t-1") })
 	for _, c := range []struct {
@@ -191,6 +189,9 @@ func TestRoads(t *testing.T) {
 		text   string
 	}{
 		{"task ls name:later.*", 0, "pending"},
+		{"workflow show t-1", 0, "later.task"},
+		{"workflow show t-1 -o json", 0, `"depth": 0`},
+		{"workflow show nosuch", cli.ExitNotFound, "nosuch"},
 		{"task ls name:later.* -o json --limit 1", 0, `"complete": true`},
 		{"task ls --count -o json name:later.*", 0, `"n": 1`},
 		{"task ls state:nosuch", cli.ExitUsage, "state"},

@@ -57,6 +57,22 @@ func TestGoDuringWait(t *testing.T) {
 	})
 }
 
+// TestReleaseDuringWait shows that no call of Wait misses the last Release. Such a call would wait
+// forever, which ends the bubble with an error.
+func TestReleaseDuringWait(t *testing.T) {
+	synctest.Test(t, func(*testing.T) {
+		whole := gopool.New()
+		defer whole.Close()
+		part := whole.Part()
+		for range 20_000 {
+			part.Hold()
+			go part.Release()
+			part.Wait()
+			whole.Wait()
+		}
+	})
+}
+
 // TestGoroutinesStayAndGo shows that one goroutine runs consecutive functions and ends after a time
 // without one. The synctest bubble waits at its end until all goroutines have ended, after the idle
 // time and after Close.

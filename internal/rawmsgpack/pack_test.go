@@ -239,3 +239,27 @@ func TestWidenTimes(t *testing.T) {
 		}
 	}
 }
+
+// TestReaderCountsElements shows that a length which the rest of the data cannot hold is an error,
+// so that callers can allocate for it.
+func TestReaderCountsElements(t *testing.T) {
+	for data, read := range map[string]func(r *Reader) int{
+		"\x92\x01":                     (*Reader).ArrayLen,
+		"\xdc\x03\xe8\x01":             (*Reader).ArrayLen,
+		"\xdd\xff\xff\xff\xff\x01":     (*Reader).ArrayLen,
+		"\x82\x01\x01\x02":             (*Reader).MapLen,
+		"\xde\x03\xe8\x01\x01":         (*Reader).MapLen,
+		"\xdf\xff\xff\xff\xff\x01\x01": (*Reader).MapLen,
+	} {
+		r := NewReader([]byte(data))
+		if n := read(&r); n != 0 || !errors.Is(r.Err(), ErrMalformed) {
+			t.Errorf("%x: %d elements, %v; want 0 and ErrMalformed", data, n, r.Err())
+		}
+	}
+	for data, read := range map[string]func(r *Reader) int{"\x92\x01\x02": (*Reader).ArrayLen, "\x82\x01\x01\x02\x02": (*Reader).MapLen} {
+		r := NewReader([]byte(data))
+		if n := read(&r); n != 2 || r.Err() != nil {
+			t.Errorf("%x: %d elements, %v; want 2", data, n, r.Err())
+		}
+	}
+}

@@ -97,7 +97,7 @@ func (a *app) withParts(ctx context.Context, o open.Options, p *partOptions, do 
 	})
 }
 
-// openHistory sets c.History if there is one, and starts the recorder.
+// openHistory sets c.History if there is one. It starts the recorder and waits until it listens.
 func (a *app) openHistory(ctx context.Context, s *open.Swarm, c *inspect.Config, p *partOptions, closers *[]func(context.Context) error) error {
 	url := cmp.Or(p.history, a.Getenv("SWARMIJI_HISTORY"))
 	if url == "" {
@@ -126,8 +126,19 @@ func (a *app) openHistory(ctx context.Context, s *open.Swarm, c *inspect.Config,
 		return err
 	}
 	recording := &together{}
+	ended := make(chan error, 1)
+	recording.run(ctx, func(ctx context.Context) error {
+		err := r.Run(ctx)
+		ended <- err
+		return err
+	})
+	select {
+	case <-r.Listening():
+	case <-preparing.Done(): // the recorder listens when the broker answers again
+	case err := <-ended:
+		return err
+	}
 	*closers = append(*closers, recording.stop)
-	recording.run(ctx, r.Run)
 	return nil
 }
 
