@@ -101,8 +101,7 @@ func (j job) run() {
 }
 
 // ended counts a function that has ended, or a call of Release, and wakes the callers of Wait after
-// the last one. It takes c.mu only for that, and only if Wait runs: with few workers, the Release of
-// each task is the last one.
+// the last one. It takes c.mu only if Wait runs: with few workers, each Release is the last one.
 func (c *Pool) ended() {
 	if c.working.Add(-1) == 0 && c.waiting.Load() > 0 {
 		c.mu.Lock()
