@@ -188,7 +188,7 @@ func (c *Config) complete() (*wire.Codec, error) {
 		setDefault(&c.Tuning.PrefetchMultiplier, a.PrefetchPerWorker())
 	}
 	setDefault(&c.ShutdownTimeout, DefaultShutdownTimeout)
-	errs = append(errs, c.Tuning.complete(), report.CheckEvery(c.Report.HeartbeatEvery))
+	errs = append(errs, c.Tuning.complete(), report.Check(&c.Report))
 	if c.Logger == nil {
 		c.Logger = slog.Default()
 	}

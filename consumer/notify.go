@@ -22,6 +22,9 @@ func (r *run) notifyReceived() {
 	}
 	info := c.cfg.Report.Info(r.request.Envelope)
 	info.Generation, info.Due = r.request.Generation, time.Time{}
+	if m := r.message; info.Generation == 0 && !r.bare && c.cfg.Wire.Sealer == nil && len(m.Body) <= c.cfg.Report.KeepArguments && !c.hasSecrets(r.request.Name, false) {
+		info.Original, info.OriginalType = m.Body, m.ContentType
+	}
 	c.publish(&events.Event{
 		Type: events.TaskReceived, TaskID: r.request.ID, Time: r.request.Received, Name: r.request.Name, Retries: r.request.Retries, Queue: r.queue.name,
 		Args:   c.preview(events.Payload{Task: r.request.Name, ContentType: r.request.ContentType, Data: r.request.Args}),
@@ -51,21 +54,19 @@ func (c *Consumer) notifySent(queue string, e *task.Envelope) {
 // secrets reports which of a task's types have fields that are tagged as secret.
 type secrets struct{ args, result bool }
 
-// preview returns the text of p for an event, made by Report.Preview if that is set. Otherwise the
-// text shows the payload only if Report.Payloads is set. It never shows a payload whose type has
-// secret fields. It also hides payloads of tasks without a handler, whose secrets are unknown here.
-// Without Config.Events it returns "".
+// preview returns the text of p for an event: that of Report.Preview if it is set, otherwise one
+// that shows payloads without secrets if Report.Payloads is set. It is "" without Config.Events.
 func (c *Consumer) preview(p events.Payload) string {
-	secret := false
-	if c.cfg.Report.Payloads {
-		if _, _, known := c.mux.Lookup(p.Task); !known {
-			secret = true
-		} else if v, ok := c.secrets.Load(p.Task); ok {
-			s := v.(secrets)
-			secret = s.args && !p.Result || s.result && p.Result
-		}
-	}
-	return c.report.Preview(p, secret)
+	return c.report.Preview(p, c.cfg.Report.Payloads && c.hasSecrets(p.Task, p.Result))
+}
+
+// hasSecrets reports whether events must not show the arguments, or the result, of a task: their
+// type has secret fields, or the task has no handler here, so that its type is unknown.
+func (c *Consumer) hasSecrets(name string, result bool) bool {
+	_, _, known := c.mux.Lookup(name)
+	v, _ := c.secrets.Load(name)
+	s, _ := v.(secrets)
+	return !known || s.args && !result || s.result && result
 }
 
 // notifyStarted sends the event that the handler of the task starts. Without Config.Events it does
@@ -164,9 +165,8 @@ func (q *queue) notifyUnreadable(m *broker.Message, cause error) {
 	})
 }
 
-// times returns how long the handler ran and how long the consumer has held the task from its
-// receipt to now. Both are 0 if the handler was not started. For a deferred task both are the time
-// of its handler.
+// times returns how long the handler ran, and how long the consumer has held the task until now.
+// Both are 0 if the handler was not started. For a deferred task both are the time of its handler.
 func (r *run) times(now time.Time) (runtime, pool time.Duration) {
 	switch {
 	// the wait for the answer counts neither for the handler nor for the consumer

@@ -6,10 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 
+	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/broker/membroker"
 	"github.com/swarmiji/swarmiji/consumer"
 	"github.com/swarmiji/swarmiji/events"
@@ -17,6 +19,7 @@ import (
 	"github.com/swarmiji/swarmiji/producer"
 	"github.com/swarmiji/swarmiji/resultstore/memresults"
 	"github.com/swarmiji/swarmiji/serializer"
+	"github.com/swarmiji/swarmiji/serializer/msgpack"
 	"github.com/swarmiji/swarmiji/task"
 )
 
@@ -143,6 +146,47 @@ func TestNothingSecretInEvents(t *testing.T) {
 				t.Errorf("the panic's value is not shown without its secret: %s", heard)
 			}
 		})
+	}
+}
+
+// TestKeepArguments shows which messages a consumer adds to the events of first receipts: those that
+// are small enough and whose type has no secrets, and none with a Sealer.
+func TestKeepArguments(t *testing.T) {
+	kept := func(most int, change func(*producer.Config, *consumer.Config)) (names []string) {
+		_, all := heardOf(t, func(p *producer.Config, c *consumer.Config) {
+			c.Report.KeepArguments = most
+			if change != nil {
+				change(p, c)
+			}
+		})
+		for _, e := range all {
+			i := e.Info()
+			if len(i.Original) == 0 {
+				continue
+			}
+			names = append(names, e.Type+" "+e.Name)
+			m := &broker.Message{ContentType: i.OriginalType, Body: i.Original}
+			if got, err := (msgpack.Compact{}).Decode(m); err != nil || !strings.Contains(string(got.Args), visible) || strings.Contains(string(i.Original), password) {
+				t.Errorf("the message of %s: %+v, %v", e.Name, got, err)
+			}
+		}
+		return names
+	}
+	ring := testRing(t, "k")
+	sealed := func(p *producer.Config, c *consumer.Config) { p.Wire.Sealer, c.Wire.Sealer = ring, ring }
+	for name, got := range map[string][]string{"none": kept(0, nil), "too small": kept(8, nil), "a sealer": kept(events.MaxOriginal, sealed)} {
+		if len(got) > 0 {
+			t.Errorf("%s: kept %v", name, got)
+		}
+	}
+	if got := kept(events.MaxOriginal, nil); !slices.Equal(got, []string{events.TaskReceived + " open"}) {
+		t.Errorf("kept %v, want the message of open alone", got)
+	}
+	for _, n := range []int{-1, events.MaxOriginal + 1} {
+		_, err := consumer.New(consumer.Config{Broker: membroker.NewServer(membroker.Config{}).Connect(), Report: events.Report{KeepArguments: n}})
+		if err == nil || !strings.Contains(err.Error(), "KeepArguments") {
+			t.Errorf("KeepArguments %d: %v", n, err)
+		}
 	}
 }
 

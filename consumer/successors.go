@@ -44,7 +44,7 @@ func (r *run) publishSuccessors(v verdict) bool {
 	return r.sendSuccessors(r.queue.c.successors, settlement{r}, v)
 }
 
-// sendSuccessors is publishSuccessors with the given senders and steps.
+// sendSuccessors is publishSuccessors with the senders c. steps saves the records of its steps.
 func (r *run) sendSuccessors(c *workflow.Config, steps workflow.Run, v verdict) bool {
 	if !wire.Followed(r.request.Envelope) {
 		return true

@@ -1,11 +1,15 @@
 package events
 
 import (
+	"encoding/base64"
 	"time"
 
 	"github.com/swarmiji/swarmiji/internal/utf"
 	"github.com/swarmiji/swarmiji/task"
 )
+
+// MaxOriginal limits TaskInfo.Original, in bytes. Longer ones are not sent.
+const MaxOriginal = 8 << 10
 
 // Limits of TaskInfo.Headers.
 const (
@@ -25,6 +29,8 @@ const (
 	fieldDue        = "due"
 	fieldClass      = "class"
 	fieldDeadLetter = "dead_letter"
+	fieldOriginal   = "original"      // base64
+	fieldType       = "original_type" // media type
 )
 
 // TaskInfo holds further facts about the task of an event. They travel in Event.Fields. A fact with
@@ -44,6 +50,11 @@ type TaskInfo struct {
 	// failed: the kind of the error, such as "swarmiji.TimeLimit", see task.RemoteError; "": not known
 	Class      string
 	DeadLetter bool // failed: the task is a dead letter now
+
+	// received: the body of the message as it arrived, and its media type, see Report.KeepArguments;
+	// nil: not kept
+	Original     []byte
+	OriginalType string
 }
 
 // Info returns the facts about a task in transit, with the headers that r selects.
@@ -97,6 +108,10 @@ func (i TaskInfo) Fields(m map[string]any) map[string]any {
 	set(i.Attempt > 1, fieldAttempt, i.Attempt)
 	set(i.Class != "", fieldClass, utf.Cut(i.Class, maxLabel))
 	set(i.DeadLetter, fieldDeadLetter, true)
+	if len(i.Original) > 0 && len(i.Original) <= MaxOriginal && i.OriginalType != "" {
+		set(true, fieldOriginal, base64.StdEncoding.EncodeToString(i.Original))
+		set(true, fieldType, i.OriginalType)
+	}
 	return m
 }
 
@@ -130,6 +145,11 @@ func (e *Event) Info() TaskInfo {
 	i.DeadLetter, _ = e.Fields[fieldDeadLetter].(bool)
 	if h, ok := e.Fields[fieldHeaders].(map[string]any); ok {
 		i.Headers = texts(h)
+	}
+	original, _ := e.Fields[fieldOriginal].(string)
+	typ, _ := e.Fields[fieldType].(string)
+	if data, err := base64.StdEncoding.DecodeString(original); err == nil && len(data) > 0 && len(data) <= MaxOriginal && typ != "" {
+		i.Original, i.OriginalType = data, cut(typ, maxLabel)
 	}
 	return i
 }

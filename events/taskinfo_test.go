@@ -18,6 +18,7 @@ func TestTaskInfoOnTheWire(t *testing.T) {
 	i := events.TaskInfo{
 		Parent: "p", Root: "r", Group: "g", Headers: map[string]string{"tenant": "42"}, Life: 1, Generation: 3, Attempt: 2,
 		Due: time.UnixMilli(1_795_190_645_678).UTC(), Class: "swarmiji.TimeLimit", DeadLetter: true,
+		Original: []byte("{\x00\xff"), OriginalType: "application/json",
 	}
 	e.Fields = i.Fields(map[string]any{"max_retries": 5})
 	data, err := events.Encode([]events.Event{e})
@@ -52,13 +53,16 @@ func TestPlainTaskHasNoInfo(t *testing.T) {
 
 // TestTaskInfoOfForeignEvents reads any values.
 func TestTaskInfoOfForeignEvents(t *testing.T) {
-	names := []string{"parent", "root", "group", "headers", "life", "generation", "attempt", "due", "class", "dead_letter"}
+	names := []string{"parent", "root", "group", "headers", "life", "generation", "attempt", "due", "class", "dead_letter", "original", "original_type"}
 	rapid.Check(t, func(t *rapid.T) {
 		e := events.Event{Type: events.TaskSent, Fields: rapid.MapOf(rapid.SampledFrom(names), anyValue()).Draw(t, "fields")}
 		if err := events.Normalize(&e); err != nil {
 			t.Fatal(err)
 		}
 		i := e.Info()
+		if len(i.Original) > events.MaxOriginal || (i.Original == nil) != (i.OriginalType == "") {
+			t.Fatalf("%+v", i)
+		}
 		if i.Life < 0 || i.Generation < 0 || i.Attempt < 1 || i.Parent != "" && i.Parent.Check() != nil {
 			t.Fatalf("%+v", i)
 		}

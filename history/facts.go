@@ -2,6 +2,7 @@ package history
 
 import (
 	"cmp"
+	"encoding/base64"
 	"slices"
 	"strings"
 	"time"
@@ -50,6 +51,7 @@ const (
 	factResult          // preview
 	factError           // error, class, stack
 	factProgress        // in fact.at
+	factOriginal        // media type, and the body of the message in base64
 	factKinds
 )
 
@@ -86,6 +88,9 @@ func NewFacts(of *events.Event) *Facts {
 		set(factTask, taskTexts(e, &info)...)
 		if e.Args != "" {
 			set(factArgs, e.Args)
+		}
+		if len(info.Original) > 0 {
+			set(factOriginal, info.OriginalType, base64.StdEncoding.EncodeToString(info.Original))
 		}
 	case events.TaskStarted:
 		at.Kind = KindStarted
@@ -217,6 +222,11 @@ func (f *Facts) Record() Record {
 		}
 	}
 	r.Args, r.Result = f.first(factArgs), f.first(factResult)
+	if t := f.facts[factOriginal].text; len(t) == 2 {
+		if data, err := base64.StdEncoding.DecodeString(t[1]); err == nil {
+			r.Original, r.OriginalType = data, t[0]
+		}
+	}
 	f.times(&r)
 	if e := &f.facts[factError]; len(e.text) == 3 && e.at.Life == r.Life && r.State != Succeeded {
 		r.Error, r.Class, r.Stack = e.text[0], e.text[1], e.text[2]

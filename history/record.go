@@ -162,9 +162,17 @@ type Record struct {
 	Result  string            `json:"result,omitempty"`  // preview
 	Headers map[string]string `json:"headers,omitempty"` // those that events.Report.Headers selects
 
+	// Original is the body of the message as it arrived first, and OriginalType its media type. nil:
+	// not kept, see events.Report.KeepArguments. A [Page] leaves both out.
+	Original     []byte `json:"original,omitempty"`
+	OriginalType string `json:"original_type,omitempty"`
+
 	Progress *Progress `json:"progress,omitempty"` // nil: not reported
 
 	// Timeline holds the entries of all lives in their order; of more than 80 the first 20 and the
 	// last 60. A [Page] leaves it out.
 	Timeline []Entry `json:"timeline,omitempty"`
 }
+
+// Shorten removes what a [Page] leaves out: the timeline and the original message.
+func (r *Record) Shorten() { r.Timeline, r.Original, r.OriginalType = nil, nil, "" }

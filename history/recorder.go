@@ -113,7 +113,8 @@ func (r *Recorder) Stats() Stats {
 }
 
 // Listening returns a channel that is closed when Run listens. Later events are recorded. Earlier
-// events are recorded only if the bus retains them. Safe for concurrent use.
+// events are recorded only if the bus retains them. If Run returns before that, the channel stays
+// open. Safe for concurrent use.
 func (r *Recorder) Listening() <-chan struct{} { return r.listens }
 
 // Run records events until ctx ends, and then writes the waiting ones. It returns nil after that.

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/history"
 	"github.com/swarmiji/swarmiji/task"
 	"github.com/swarmiji/swarmiji/workflow"
@@ -84,7 +85,8 @@ func stateOf(s history.State) State {
 	return State(s)
 }
 
-// lookHistory reads the record of the history.
+// lookHistory reads the record of the history. Its original message counts until the message itself
+// is found.
 func (l *Local) lookHistory(ctx context.Context, s *sighting) error {
 	if l.cfg.History == nil {
 		return nil
@@ -93,10 +95,14 @@ func (l *Local) lookHistory(ctx context.Context, s *sighting) error {
 	if errors.Is(err, history.ErrNotFound) {
 		return nil
 	}
-	if err == nil {
-		s.history, s.found = &r, append(s.found, "history")
+	if err != nil {
+		return err
 	}
-	return err
+	s.history, s.found = &r, append(s.found, "history")
+	if len(r.Original) > 0 {
+		s.queue, s.original = r.Queue, l.original(r.Queue, &broker.Message{ID: string(r.ID), ContentType: r.OriginalType, Body: r.Original})
+	}
+	return nil
 }
 
 // addHistory adds the facts that the history alone knows to the details of a task.

@@ -19,7 +19,7 @@ import (
 )
 
 // noOriginal says why a task has no copy if its message is gone.
-const noOriginal = "its message is gone: only waiting tasks and dead letters have their arguments, and the history has previews"
+const noOriginal = "its message is gone: waiting tasks and dead letters have their arguments, and the history has them if consumers set Report.KeepArguments"
 
 // original is the message of a task, of which a copy can be made.
 type original struct {

@@ -107,7 +107,7 @@ func (c *Config) complete() (*wire.Codec, error) {
 	if err := c.Defaults.Check(); err != nil {
 		errs = append(errs, fmt.Errorf("config: Defaults: %w", err))
 	}
-	errs = append(errs, report.CheckEvery(c.Report.HeartbeatEvery), c.checkResults())
+	errs = append(errs, report.Check(&c.Report), c.checkResults())
 	if c.Timeout == 0 {
 		c.Timeout = DefaultTimeout
 	}

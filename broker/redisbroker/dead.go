@@ -150,7 +150,13 @@ func (s *deadScan) showChunk(ctx context.Context) error {
 	if len(gone) == 0 {
 		return err
 	}
-	if _, dropErr := s.q.eval(context.WithoutCancel(ctx), b.write, b.scripts.dropDead, append([]any{first}, gone...)...); dropErr != nil {
+	dropping := ctx
+	if ctx.Err() != nil {
+		var cancel context.CancelFunc
+		dropping, cancel = context.WithTimeout(context.WithoutCancel(ctx), dropTime)
+		defer cancel()
+	}
+	if _, dropErr := s.q.eval(dropping, b.write, b.scripts.dropDead, append([]any{first}, gone...)...); dropErr != nil {
 		return dropErr
 	}
 	return err
@@ -163,6 +169,9 @@ func noQueueOr(err error) error {
 	}
 	return broker.ErrNoQueue
 }
+
+// dropTime limits the removal of chosen letters after the end of the caller's ctx.
+const dropTime = 5 * time.Second
 
 // marked is added to the microseconds of a letter that has a stack or attempts. A reader of an
 // older version reads a time one second later, and the stack as the end of the reason.

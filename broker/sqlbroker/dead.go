@@ -152,14 +152,20 @@ func (b *Broker) ScanDeadID(ctx context.Context, queue, id string, fn func(*brok
 	return wrap(err, "find dead letters of", queue)
 }
 
+// dropTime limits the removal of chosen letters after the end of the caller's ctx.
+const dropTime = 5 * time.Second
+
 // show shows letters to fn and removes those that fn chose. It returns the number of the last
 // letter that it has shown, and whether a scan continues after a page like this one. It waits for
-// the database and returns its errors. If ctx ends it shows no further letter, removes the chosen
-// ones, and returns ctx's cause.
+// the database and returns its errors. If ctx ends it shows no further letter and removes the chosen
+// ones, for which it waits up to dropTime. It returns ctx's cause if letters are left.
 func (b *Broker) show(ctx context.Context, q *queue, page []letter, fn func(*broker.Dead) broker.DeadAction) (from int64, more bool, err error) {
 	var remove [][]any
 	more = len(page) == deadPage
-	for i := 0; i < len(page) && ctx.Err() == nil; i++ {
+	for i := range page {
+		if err = context.Cause(ctx); err != nil {
+			break
+		}
 		from = page[i].seq
 		action := fn(&page[i].dead)
 		if action == broker.DeadRemove {
@@ -170,10 +176,13 @@ func (b *Broker) show(ctx context.Context, q *queue, page []letter, fn func(*bro
 			break
 		}
 	}
+	dropping := ctx
 	if ctx.Err() != nil {
-		return from, false, errors.Join(context.Cause(ctx), b.dropDead(context.WithoutCancel(ctx), remove))
+		var cancel context.CancelFunc
+		dropping, cancel = context.WithTimeout(context.WithoutCancel(ctx), dropTime)
+		defer cancel()
 	}
-	return from, more, b.dropDead(ctx, remove)
+	return from, more && err == nil, errors.Join(err, b.dropDead(dropping, remove))
 }
 
 // readDead returns the letters of q that a query with these further arguments selects. Headers that
@@ -201,7 +210,7 @@ func readLetters(ctx context.Context, tx *sqlconn.Tx, q *queue, query string, ar
 		m := &broker.Message{}
 		err := rows.Scan(&l.seq, &at, &reason, &stack, &attempts, &m.ID, &generation, &priority, &expires, &m.ContentType, &meta, &m.Body)
 		if err != nil {
-			return nil, err
+			return nil, errors.Join(err, rows.Close())
 		}
 		m.Generation, m.Priority, m.Expires = int(generation), int(priority), sqlconn.Time(expires)
 		if len(meta) > 0 {

@@ -82,13 +82,14 @@ func (a *app) recordHistory(ctx context.Context, to open.HistoryStore, o *record
 		if err != nil {
 			return err
 		}
-		go func() {
-			select {
-			case <-r.Listening():
-				a.Say("the recorder runs until it is interrupted")
-			case <-ctx.Done():
-			}
-		}()
-		return r.Run(ctx)
+		ended := make(chan error, 1)
+		go func() { ended <- r.Run(ctx) }()
+		select {
+		case <-r.Listening():
+		case err := <-ended:
+			return err
+		}
+		a.Say("the recorder runs until it is interrupted")
+		return <-ended
 	})
 }

@@ -23,7 +23,7 @@ func (a *app) taskCmd() *cobra.Command {
 		Long: "Task finds tasks in their history, shows one of them, explains where it is and what it waits for, and cancels\n" +
 			"it. swarmiji history record writes the history; see docs/history.md. --store names its database:\n" +
 			"sqlite:///path/history.db or postgres://user:password@host/database. ls needs the history, and no broker. show\n" +
-			"needs one of both. why, run and cancel need the broker; why also asks the history, if it is given. Over --api\n" +
+			"needs one of both. why, run and cancel need the broker; why and run also ask the history, if it is given. Over --api\n" +
 			"the server has both.",
 		Example: "  swarmiji task ls state:failed since:1h --store sqlite:///var/lib/history.db\n" +
 			"  swarmiji task why report-2026-10",
@@ -38,7 +38,7 @@ func (a *app) taskCmd() *cobra.Command {
 		sub.Annotations = map[string]string{cli.Offline: "yes"} // no broker
 		cmd.AddCommand(sub)
 	}
-	cmd.AddCommand(a.taskWhyCmd(&url), a.taskRunCmd(), a.taskCancelCmd())
+	cmd.AddCommand(a.taskWhyCmd(&url), a.taskRunCmd(&url), a.taskCancelCmd())
 	return cmd
 }
 

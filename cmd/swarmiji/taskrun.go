@@ -10,7 +10,7 @@ import (
 	"github.com/swarmiji/swarmiji/inspect"
 )
 
-func (a *app) taskRunCmd() *cobra.Command {
+func (a *app) taskRunCmd(history *string) *cobra.Command {
 	var s search
 	cmd := &cobra.Command{
 		Use:   "run ID [JSON|-]",
@@ -18,19 +18,22 @@ func (a *app) taskRunCmd() *cobra.Command {
 		Long: "Run submits a copy of a task under a new id, which it prints. The copy has the name, the options and the\n" +
 			"headers of the task, starts at once, and belongs to no workflow. The task itself stays as it is. Without JSON\n" +
 			"the arguments are the same, byte for byte; \"-\" reads edited ones from the standard input.\n\n" +
-			"It needs the message of the task: a dead letter, or a task that still waits. Sealed tasks and tasks with\n" +
-			"conditions do not run again.\n\n" +
+			"It needs the message of the task: a dead letter, a task that still waits, or one whose message the history has\n" +
+			"kept (events.Report.KeepArguments). Sealed tasks and tasks with conditions do not run again.\n\n" +
 			"Exit status: 3 if nothing is known of the task, 1 if its message is gone.",
 		Example: "  swarmiji task run report-2026-10\n" +
 			"  swarmiji task run report-2026-10 '{\"month\": \"2026-09\"}' --queue reports",
 		Args: cobra.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var edited json.RawMessage
+			var err error
 			if len(args) > 1 {
-				var err error
 				if edited, err = a.Arguments(args[1:]); err != nil {
 					return err
 				}
+			}
+			if s.history, err = a.KnownHistory(*history); err != nil {
+				return err
 			}
 			return a.find(cmd, &s, args[0], func(ctx context.Context, api inspect.API, k inspect.TaskKey) error {
 				c, err := api.RunTask(ctx, inspect.TaskRun{ID: k.ID, Queues: k.Queues, Args: edited})

@@ -142,7 +142,10 @@ func (a *app) taskWhyCmd(history *string) *cobra.Command {
 			"  swarmiji task why report-2026-10 --jobs jobs.db -o json",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			s.history = cmp.Or(*history, a.Getenv("SWARMIJI_HISTORY"))
+			var err error
+			if s.history, err = a.KnownHistory(*history); err != nil {
+				return err
+			}
 			return a.find(cmd, &s, args[0], func(ctx context.Context, api inspect.API, k inspect.TaskKey) error {
 				e, err := api.Why(ctx, k)
 				if err != nil {

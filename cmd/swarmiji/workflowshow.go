@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 
@@ -28,8 +27,11 @@ func (a *app) workflowShowCmd() *cobra.Command {
 			if err := task.ID(args[0]).Check(); err != nil {
 				return err
 			}
-			i := cli.Inspection{History: cmp.Or(history, a.Getenv("SWARMIJI_HISTORY"))}
-			return a.Inspect(cmd.Context(), i, func(ctx context.Context, api inspect.API) error {
+			url, err := a.KnownHistory(history)
+			if err != nil {
+				return err
+			}
+			return a.Inspect(cmd.Context(), cli.Inspection{History: url}, func(ctx context.Context, api inspect.API) error {
 				w, err := api.GetWorkflow(ctx, task.ID(args[0]))
 				if err != nil {
 					return err
@@ -38,7 +40,7 @@ func (a *app) workflowShowCmd() *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().StringVar(&history, "store", "", "`URL` of the history's database; default: $SWARMIJI_HISTORY, or no history")
+	cli.HistoryFlag(cmd, &history)
 	return cmd
 }
 

@@ -30,6 +30,7 @@ func Run(t *testing.T, open Open) {
 		run           func(w *world)
 	}{
 		{"Timeline", "A record has the timeline of its task, its times, its attempts and its last error.", testTimeline},
+		{"Original", "The original message of a task is kept, and pages leave it out.", testOriginal},
 		{"Late", "Late events complete the timeline and never move a state back; an entry stands once.", testLate},
 		{"NewLife", "A requeued task begins a new life, whatever its earlier one told.", testNewLife},
 		{"Headers", "A task is found by its headers, also after they changed.", testHeaders},
@@ -222,6 +223,24 @@ func story(id string) []events.Event {
 	}
 }
 
+// testOriginal expects that the original message of a task is kept until its end, and that pages
+// leave it out.
+func testOriginal(w *world) {
+	body := "\x00\xff body"
+	w.record(event(events.TaskReceived, "kept", 1, func(_ *events.Event, i *events.TaskInfo) {
+		i.Original, i.OriginalType = []byte(body), "application/x-body"
+	}))
+	w.record(event(events.TaskReceived, "kept", 2, attempt(2)), event(events.TaskSucceeded, "kept", 3, attempt(2)))
+	if r := w.get("kept"); string(r.Original) != body || r.OriginalType != "application/x-body" || r.State != history.Succeeded {
+		w.Errorf("the record is %+v", r)
+	}
+	for _, r := range w.page("id:kept", history.PageOptions{}).Records {
+		if r.Original != nil || r.OriginalType != "" {
+			w.Errorf("a page has %+v", r)
+		}
+	}
+}
+
 // testTimeline checks the record of a task after its first attempt and at its end. It expects that
 // queries find the task by each field.
 func testTimeline(w *world) {
@@ -240,7 +259,7 @@ func testTimeline(w *world) {
 	if want := []history.Kind{"sent", "received", "started", "retried", "sent", "received", "started", "succeeded"}; !slices.Equal(kinds, want) {
 		w.Errorf("timeline %v, want %v", kinds, want)
 	}
-	got.Timeline = nil
+	got.Shorten()
 	want := history.Record{
 		ID: "a", Name: "mail.send", Queue: "mails", State: history.Succeeded, Node: "node-2", Changed: at(8), Sent: at(0), Received: at(6), Started: at(7),
 		Ended: at(8), Due: at(5), Wait: 2 * time.Second, Run: time.Second, Attempts: 2, Args: "[1]", Result: `"ok"`,

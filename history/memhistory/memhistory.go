@@ -162,7 +162,7 @@ func (s *Store) Page(ctx context.Context, q history.Query, o history.PageOptions
 	p := history.Page{Records: []history.Record{}, Complete: true, Gaps: s.gapsIn(q.Span()), Query: q}
 	for n, i := range found[:min(len(found), limit)] {
 		r := i.facts.Record() // a copy, which the caller may change
-		r.Timeline = nil
+		r.Shorten()
 		if p.Records = append(p.Records, r); n == limit-1 && len(found) > limit {
 			p.Next = history.Cursor{Changed: r.Changed, Number: i.number}.String()
 		}

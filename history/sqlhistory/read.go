@@ -95,7 +95,7 @@ func (p *plan) step(ctx context.Context, tx *sqlconn.Tx, at history.Cursor, n, l
 		var count int
 		var data []byte
 		if err := rows.Scan(&last, &seq, &changed, &count, &data); err != nil {
-			return nil, end, 0, err
+			return nil, end, 0, errors.Join(err, rows.Close())
 		}
 		c := history.Cursor{Changed: time.UnixMilli(changed).UTC(), Number: seq}
 		if last == 1 {
@@ -106,7 +106,7 @@ func (p *plan) step(ctx context.Context, tx *sqlconn.Tx, at history.Cursor, n, l
 		if err != nil {
 			return nil, end, 0, errors.Join(err, rows.Close())
 		}
-		r.Timeline = nil
+		r.Shorten()
 		found = append(found, entry{c, r})
 	}
 	return found, end, examined, errors.Join(rows.Err(), rows.Close())

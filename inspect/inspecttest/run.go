@@ -1,10 +1,17 @@
 package inspecttest
 
 import (
+	"context"
 	"encoding/json"
+	"log/slog"
 	"strings"
 
+	"github.com/swarmiji/swarmiji/consumer"
+	"github.com/swarmiji/swarmiji/events"
+	"github.com/swarmiji/swarmiji/history"
+	"github.com/swarmiji/swarmiji/history/memhistory"
 	"github.com/swarmiji/swarmiji/inspect"
+	"github.com/swarmiji/swarmiji/internal/testwait"
 	"github.com/swarmiji/swarmiji/task"
 )
 
@@ -74,5 +81,44 @@ func testRunTask(w *world) {
 		if d.NotAgain == "" || d.Original != nil {
 			w.Errorf("a task without a message: %+v", d)
 		}
+	}
+}
+
+func testRunKept(w *world) {
+	store, err := memhistory.New(memhistory.Config{})
+	w.no(err)
+	recorder, err := history.NewRecorder(history.RecorderConfig{Bus: w.swarm.Events, Store: store, Logger: slog.New(slog.DiscardHandler)})
+	w.no(err)
+	ctx, stop := context.WithCancel(w.ctx())
+	ended := make(chan error, 1)
+	go func() { ended <- recorder.Run(ctx) }()
+	w.Cleanup(func() {
+		stop()
+		if err := <-ended; err != nil {
+			w.Error("Run:", err)
+		}
+	})
+	<-recorder.Listening()
+	w.consume(func(c *consumer.Config) { c.Report.KeepArguments = events.MaxOriginal })
+	config := w.config(1)
+	config.History = store
+	api := w.h.API(w.T, config, false)
+	succeeds := func(id task.ID, args string) {
+		w.Helper()
+		var d inspect.TaskDetail
+		testwait.Until(w.T, "the history has "+args, func() bool {
+			d, err = api.GetTask(w.ctx(), inspect.TaskKey{ID: id, Args: true})
+			return err == nil && d.State == inspect.State(task.StateSucceeded) && d.NotAgain == ""
+		})
+		if string(d.Original) != args || d.Queue != queue {
+			w.Errorf("the original arguments of %s in %s are %s, want %s", id, d.Queue, d.Original, args)
+		}
+	}
+	w.submit(okTask, "k-ok", task.WithHeader("tenant", "42"))
+	succeeds("k-ok", `"k-ok"`)
+	for edited, want := range map[string]string{"": `"k-ok"`, `"edited"`: `"edited"`} {
+		c, err := api.RunTask(w.ctx(), inspect.TaskRun{ID: "k-ok", Args: json.RawMessage(edited)})
+		w.no(err)
+		succeeds(task.ID(c.Copy), want)
 	}
 }

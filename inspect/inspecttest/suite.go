@@ -64,6 +64,7 @@ func Run(t *testing.T, h Harness) {
 		{"WhyConditions", "A task with conditions is explained by its job.", testWhyConditions},
 		{"Cancel", "A cancelled task does not start.", testCancel},
 		{"RunTask", "A dead or waiting task runs again as a copy, with its arguments or edited ones.", testRunTask},
+		{"RunKept", "A task whose message is gone runs again if the history has kept it.", testRunKept},
 		{"Workflows", "A cancelled workflow ends, and a failed one is retried.", testWorkflows},
 		{"Dead", "Dead letters are found, counted, shown, exported, requeued and dropped by filter.", testDead},
 		{"DeadBound", "One call changes a bounded number of dead letters and says that there are more.", testDeadBound},

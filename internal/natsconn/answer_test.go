@@ -46,8 +46,12 @@ func TestTooFewServers(t *testing.T) {
 	if err := refusal("no suitable peers for placement, peer offline"); !errors.Is(err, ErrUnavailable) {
 		t.Errorf("a server is offline: %v", err)
 	}
-	if err := refusal("no suitable peers for placement, tags not matched ['a']"); errors.Is(err, ErrUnavailable) {
-		t.Errorf("no server has the tags: %v", err)
+	for _, lasting := range []string{
+		"tags not matched ['a']", "tags not matched ['offline-storage']", "peer offline, insufficient storage", "peer offline, tags not matched ['a']",
+	} {
+		if err := refusal("no suitable peers for placement, " + lasting); errors.Is(err, ErrUnavailable) {
+			t.Errorf("%s: %v", lasting, err)
+		}
 	}
 }
 

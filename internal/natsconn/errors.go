@@ -157,7 +157,8 @@ func classOfCode(code int, err error) error {
 		}
 		return ErrUnavailable
 	case codeNoPeers:
-		if strings.Contains(err.Error(), "offline") { // a server starts or was lost
+		// The text lists all reasons. This one passes: a server starts or was lost.
+		if strings.HasSuffix(err.Error(), "for placement, peer offline") {
 			return ErrUnavailable
 		}
 		return nil

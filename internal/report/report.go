@@ -18,7 +18,7 @@ import (
 // DefaultEvery is the default of events.Report.HeartbeatEvery.
 const DefaultEvery = 2 * time.Second
 
-// MinEvery is the shortest time between heartbeats that CheckEvery accepts.
+// MinEvery is the shortest time between heartbeats that Check accepts.
 const MinEvery = 10 * time.Millisecond
 
 // Config configures a Reporter, see [New].
@@ -45,10 +45,13 @@ type Counts struct {
 	Queues                  []string // of a consumer
 }
 
-// CheckEvery returns an error if d is positive but shorter than MinEvery.
-func CheckEvery(d time.Duration) error {
-	if d > 0 && d < MinEvery {
+// Check returns an error for values of r that a producer or a consumer refuses.
+func Check(r *events.Report) error {
+	if d := r.HeartbeatEvery; d > 0 && d < MinEvery {
 		return fmt.Errorf("config: HeartbeatEvery is %v, at least %v", d, MinEvery)
+	}
+	if n := r.KeepArguments; n < 0 || n > events.MaxOriginal {
+		return fmt.Errorf("config: KeepArguments is %d, from 0 to %d", n, events.MaxOriginal)
 	}
 	return nil
 }

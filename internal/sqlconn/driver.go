@@ -14,8 +14,8 @@ type Driver interface {
 
 // Database holds the operations that differ between the kinds of databases. life ends when the
 // caller's Conn is closed: a call that waits for the database then returns [ErrClosed]. On
-// PostgreSQL a call whose free connection was taken by another call may still wait for the next
-// one, at most for Config.Timeout, and run.
+// PostgreSQL a call that found a free connection may still wait, at most for Config.Timeout, and
+// run: another call has taken the connection, or the pool opens it again.
 type Database interface {
 	Dialect() Dialect
 	// Shared reports whether other processes can use the database.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -14,6 +15,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/swarmiji/swarmiji/internal/sqlconn"
+	"github.com/swarmiji/swarmiji/internal/testserver"
 	"github.com/swarmiji/swarmiji/internal/testwait"
 )
 
@@ -387,6 +389,33 @@ func TestCloseWaits(t *testing.T) {
 			t.Errorf("%d rows, want 1", n)
 		}
 	})
+}
+
+// TestCloseEndsPing shows that Close ends a call that waits for a silent server, although a
+// connection is free: the pool asks the server first if the connection was not used for a second.
+func TestCloseEndsPing(t *testing.T) {
+	p := testserver.RequirePostgres(t)
+	proxy := testserver.NewProxy(t, p.Addr())
+	c := open(t, sqlconn.Config{URL: strings.Replace(pgURL(t, p), p.Addr(), proxy.Addr(), 1), Timeout: 2 * time.Minute})
+	number(t, c, "SELECT 1")
+	time.Sleep(1200 * time.Millisecond) // by pgxpool's clock
+	proxy.BlackHole(true, true)
+	result := make(chan error, 1)
+	go func() {
+		result <- c.View(context.Background(), func(ctx context.Context, tx *sqlconn.Tx) error {
+			return tx.Row(ctx, "SELECT 1").Scan(new(int))
+		})
+	}()
+	time.Sleep(100 * time.Millisecond) // also right if Close comes first
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	if err := c.Close(ctx); err != nil {
+		t.Errorf("Close: %v", err)
+	}
+	if err := <-result; !errors.Is(err, sqlconn.ErrClosed) {
+		t.Errorf("a call that waits for the server returned %v", err)
+	}
+	proxy.Heal() // the end of the pool waits for the server
 }
 
 // TestCloseInTheBackground shows that one call of Close ends everything, even if its ctx has ended.

@@ -138,10 +138,14 @@ func (h *Handler) status(r jobs.Receipt) int {
 	return http.StatusOK
 }
 
-// read converts a request to an answer: it checks the path, the method, the signature and the
-// type, reads the body, and calls Verify and then Read, for which it empties r.Body. Returns
-// ErrSkip if Read returns it, and a refusal if the request is rejected or Verify or Read panics.
-// It neither counts nor responds.
+// read converts a request to an answer. It neither counts nor responds.
+//
+// It checks the path and the method, with Config.Signer the signature, and without Config.Read the
+// content type, which must be JSON. It reads the body and calls Verify and then Read, as far as they
+// are set. Both get the body as an argument; r.Body is then empty.
+//
+// Returns ErrSkip if Read returns it, and a refusal if the request is rejected or Verify or Read
+// panics.
 func (h *Handler) read(w http.ResponseWriter, r *http.Request) (jobs.Answer, error) {
 	addr, err := h.address(w, r)
 	if err != nil {

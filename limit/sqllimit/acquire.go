@@ -19,8 +19,12 @@ type state struct {
 }
 
 // acquire grants all permits to holder, or none, in transaction tx: it locks their keys, reads
-// their states and stores the holder and the used rates. A refusal stores nothing. It waits for
-// other transactions that change the same limits. It returns the errors of its statements.
+// their states and stores the holder and the used rates. asks must not be empty. A permit that
+// holder already has gets the new lease and uses no rate.
+//
+// A refusal stores nothing. Its RetryAfter is the wait for the rates, 0 if only a maximum is
+// reached. It waits for other transactions that change the same limits. It returns the errors of
+// its statements.
 func (l *Limiter) acquire(ctx context.Context, tx *sqlconn.Tx, holder string, lease time.Duration, asks []limit.Ask) (limit.Decision, error) {
 	if err := l.lock(ctx, tx, asks); err != nil {
 		return limit.Decision{}, err

@@ -155,8 +155,9 @@ func (l *Limiter) ready(ctx context.Context) error { return l.conn.Ready(ctx) }
 // quotes, without a NUL.
 func quoted(text string) string { return strconv.QuoteToASCII(text) }
 
-// list returns the JSON list of permits that a statement takes: for each permit its quoted key and
-// the result of number. number gets the index of the permit in asks and the permit.
+// list returns the permits as a JSON list of pairs for a statement, such as [["key",5]]: the quoted
+// key of a permit and the result of number, which gets the index of the permit in asks and the
+// permit.
 func list(asks []limit.Ask, number func(i int, a limit.Ask) int64) string {
 	pairs := make([][2]any, len(asks))
 	for i, a := range asks {

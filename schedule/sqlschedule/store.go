@@ -66,9 +66,10 @@ func (s *Store) ready(ctx context.Context) error {
 	}
 }
 
-// wrap returns err with the operation what in its text. It adds [schedule.ErrClosed] after Close,
-// and [schedule.ErrUnavailable] if the database did not answer, answered with a conflict, was full
-// or refused access. nil and [schedule.ErrNotFound] stay as they are.
+// wrap returns err with the operation what in its text. nil and [schedule.ErrNotFound] stay as they
+// are. It adds [schedule.ErrClosed] after Close, and [schedule.ErrUnsupported] if the tables belong
+// to another version or program. It adds [schedule.ErrUnavailable] if the database did not answer,
+// answered with a conflict, was full, refused access, or if the outcome is unknown.
 func (s *Store) wrap(what string, err error) error {
 	switch {
 	case err == nil, errors.Is(err, schedule.ErrNotFound):

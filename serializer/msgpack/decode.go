@@ -28,7 +28,7 @@ func (Compact) Decode(m *broker.Message) (*task.Envelope, error) {
 		return nil, err
 	}
 	e := &task.Envelope{}
-	r := rawmsgpack.NewReader(m.Body) // it allocates nothing, so the body needs no check of its own
+	r := rawmsgpack.NewReader(m.Body) // its lengths are those of the body, and links are flat: no check comes first
 	readEnvelope(&r, e, m.ID)
 	r.Done()
 	err := r.Err()

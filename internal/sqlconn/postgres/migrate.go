@@ -138,7 +138,7 @@ func (p *postgres) lookWhileBlocked(ctx context.Context, pid <-chan int64) block
 	if err != nil {
 		return seen
 	}
-	defer conn.Release()
+	defer p.release(conn)
 	var lock, holders *string
 	err = conn.QueryRow(ctx, `SELECT min(coalesce(CAST(CAST(l.relation AS regclass) AS text), l.locktype)),
 			string_agg(DISTINCT format('pid %s (%s, %s, %s s)', a.pid, coalesce(nullif(a.application_name, ''), 'no name'),

@@ -91,7 +91,7 @@ func (n *notifier) send() {
 		if err == nil {
 			// An error is ignored: listeners also check by themselves.
 			_, _ = conn.Exec(ctx, "SELECT pg_notify($1, p) FROM unnest($2::text[]) AS p", channel+n.db.config.Schema, payloads)
-			conn.Release()
+			n.db.release(conn)
 		}
 		cancel()
 		wake.Sleep(n.ctx, notifyGap)

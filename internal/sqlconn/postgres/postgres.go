@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -26,6 +27,10 @@ type Driver struct {
 	// Pool is a pool of the user, which replaces the URL. It is not closed. nil: Open makes a pool.
 	Pool *pgxpool.Pool
 }
+
+// pingAfter is the time without use after which pgxpool asks the server before it hands out a
+// connection.
+const pingAfter = time.Second
 
 // Open implements [sqlconn.Driver]. It does not connect.
 func (d Driver) Open(cfg sqlconn.Config) (sqlconn.Database, error) {
@@ -44,7 +49,8 @@ type postgres struct {
 	life     context.Context // ends with Close
 	end      context.CancelFunc
 
-	given bool // pool belongs to the user
+	given    bool         // pool belongs to the user
+	released atomic.Int64 // when a connection was given back last, in Unix nanoseconds
 
 	mu         sync.Mutex
 	pool       *pgxpool.Pool // nil until first use
@@ -107,9 +113,10 @@ func (p *postgres) acquire(ctx, life context.Context) (*pgxpool.Conn, error) {
 	pool := p.pool
 	p.mu.Unlock()
 	waiting := ctx
-	// With a free connection there is no wait that life could end. If another call takes it first,
+	// With a free connection that was used a moment ago there is no wait that life could end. After a
+	// second the pool asks the server whether the connection lives. If another call takes it first,
 	// this one waits for the next, and runs although life may have ended.
-	if pool.Stat().IdleConns() == 0 {
+	if used := time.Duration(time.Now().UnixNano() - p.released.Load()); used > pingAfter/2 || pool.Stat().IdleConns() == 0 {
 		var cancel context.CancelFunc
 		waiting, cancel = context.WithCancel(ctx)
 		defer cancel()
@@ -125,6 +132,12 @@ func (p *postgres) acquire(ctx, life context.Context) (*pgxpool.Conn, error) {
 		err = sqlconn.Failure(sqlconn.ErrUnavailable, unanswered(at.Host, at.Port, "no answer yet", reach.Scheme, err))
 	}
 	return conn, unusable(sqlconn.Classify(err))
+}
+
+// release gives a connection of acquire back to the pool.
+func (p *postgres) release(conn *pgxpool.Conn) {
+	p.released.Store(time.Now().UnixNano())
+	conn.Release()
 }
 
 // dial opens a connection that is not one of the pool, and waits for the server until ctx ends. The
@@ -227,7 +240,7 @@ func (p *postgres) View(ctx, life context.Context, fn sqlconn.Func) error {
 		if err != nil {
 			return &retryable{error: err}
 		}
-		defer conn.Release()
+		defer p.release(conn)
 		tx := sqlconn.NewTx(sqlconn.Postgres, p.link(conn.Conn()), false)
 		return p.again(conn.Conn(), tx, tx.Verdict(fn(ctx, tx)))
 	})
@@ -310,7 +323,7 @@ func (p *postgres) once(ctx, life context.Context, single bool, fn sqlconn.Func)
 		if !done { // the function panicked
 			_ = conn.Conn().Close(ctx)
 		}
-		conn.Release()
+		p.release(conn)
 	}()
 	if single {
 		topics, err := p.statement(ctx, conn.Conn(), fn)

@@ -35,8 +35,8 @@ func CheckField(field, text string, optional bool) error {
 	return nil
 }
 
-// CheckGiven checks that data are a JSON object of at most MaxData bytes and returns them without
-// surrounding white space. nil stays nil. Returns a FieldError otherwise.
+// CheckGiven returns data without surrounding white space. nil stays nil. Returns a FieldError
+// unless the rest is a JSON object of at most MaxData bytes.
 func CheckGiven(data []byte) ([]byte, error) {
 	if data == nil {
 		return nil, nil

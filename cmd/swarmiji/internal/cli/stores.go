@@ -21,6 +21,25 @@ func HistoryFlag(cmd *cobra.Command, url *string) {
 	cmd.PersistentFlags().StringVar(url, "store", "", "`URL` of the database that holds the history; default: $SWARMIJI_HISTORY")
 }
 
+// KnownHistory returns the URL of the history for a command that can do without one: that of the
+// flag, or $SWARMIJI_HISTORY. It says so and returns "" if the variable names a SQLite file that does
+// not exist. Returns ErrUsage for a flag beside --api, whose server has the history.
+func (a *App) KnownHistory(flag string) (string, error) {
+	switch url := a.Getenv("SWARMIJI_HISTORY"); {
+	case flag != "" && a.API != "":
+		return "", fmt.Errorf("%w: --store has no use over --api: the server has the history", ErrUsage)
+	case flag != "" || url == "" || a.API != "":
+		return flag, nil
+	default:
+		file := liteFile(url)
+		if _, err := os.Stat(file); file != "" && errors.Is(err, os.ErrNotExist) {
+			a.Say("without the history: SWARMIJI_HISTORY names the file %s, which does not exist", Visible(file))
+			return "", nil
+		}
+		return url, nil
+	}
+}
+
 // WithHistory opens a history, calls do, and closes it. If fresh is true, a missing SQLite file is
 // created.
 func (a *App) WithHistory(ctx context.Context, url string, fresh bool, do func(ctx context.Context, s open.HistoryStore) error) (err error) {

@@ -18,6 +18,7 @@ import (
 	"github.com/swarmiji/swarmiji/consumer"
 	"github.com/swarmiji/swarmiji/control"
 	"github.com/swarmiji/swarmiji/dashboard"
+	"github.com/swarmiji/swarmiji/events"
 	"github.com/swarmiji/swarmiji/inspect"
 	"github.com/swarmiji/swarmiji/internal/cmdline"
 	"github.com/swarmiji/swarmiji/open"
@@ -153,6 +154,7 @@ func (a *app) startSample(ctx context.Context, s *open.Swarm, g *together) error
 	g.ends = append(g.ends, p.Close)
 	c, err := s.Consumer(consumer.Config{
 		Queues: map[string]consumer.QueueConfig{sampleQueue: {Workers: 4}}, Control: &control.Config{Keys: keys}, ShutdownTimeout: time.Second,
+		Report: events.Report{KeepArguments: events.MaxOriginal}, // so that each task can run again
 	})
 	if err != nil {
 		return err

@@ -134,7 +134,8 @@ func (a *app) openHistory(ctx context.Context, s *open.Swarm, c *inspect.Config,
 	})
 	select {
 	case <-r.Listening():
-	case <-preparing.Done(): // the recorder listens when the broker answers again
+	case <-preparing.Done():
+		a.Say("the recorder does not listen yet: it will when the broker answers")
 	case err := <-ended:
 		return err
 	}
