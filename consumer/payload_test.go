@@ -149,8 +149,8 @@ func TestNothingSecretInEvents(t *testing.T) {
 	}
 }
 
-// TestKeepArguments shows which messages a consumer adds to the events of first receipts: those that
-// are small enough and whose type has no secrets, and none with a Sealer.
+// TestKeepArguments shows which messages a consumer adds to the events of first receipts: those
+// that are small enough and whose type has no secrets, and none with a Sealer.
 func TestKeepArguments(t *testing.T) {
 	kept := func(most int, change func(*producer.Config, *consumer.Config)) (names []string) {
 		_, all := heardOf(t, func(p *producer.Config, c *consumer.Config) {

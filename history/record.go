@@ -174,5 +174,5 @@ type Record struct {
 	Timeline []Entry `json:"timeline,omitempty"`
 }
 
-// Shorten removes what a [Page] leaves out: the timeline and the original message.
+// Shorten removes the timeline and the original message, which a [Page] leaves out.
 func (r *Record) Shorten() { r.Timeline, r.Original, r.OriginalType = nil, nil, "" }

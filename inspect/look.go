@@ -35,7 +35,7 @@ type sighting struct {
 	message  *broker.Outgoing
 	queue    string
 	envelope *task.Envelope
-	original *original // of message, dead or history; nil: none has it
+	original *original // of message, dead or history; nil: not known
 	dead     *DeadLetter
 	deferral *jobstore.Deferral // the wait for an answer; nil: it does not wait
 	job      *jobs.Row          // the job of a task with conditions; nil: unknown

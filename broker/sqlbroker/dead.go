@@ -157,8 +157,8 @@ const dropTime = 5 * time.Second
 
 // show shows letters to fn and removes those that fn chose. It returns the number of the last
 // letter that it has shown, and whether a scan continues after a page like this one. It waits for
-// the database and returns its errors. If ctx ends it shows no further letter and removes the chosen
-// ones, for which it waits up to dropTime. It returns ctx's cause if letters are left.
+// the database and returns its errors. If ctx ends it shows no further letter and removes the
+// chosen ones, for which it waits up to dropTime. It returns ctx's cause if letters are left.
 func (b *Broker) show(ctx context.Context, q *queue, page []letter, fn func(*broker.Dead) broker.DeadAction) (from int64, more bool, err error) {
 	var remove [][]any
 	more = len(page) == deadPage

@@ -347,9 +347,9 @@ func (c *liteConn) stmt(ctx context.Context, query string) (*sql.Stmt, error) {
 }
 
 // unnumbered returns the query with ? in place of $1, $2 and so on, if each occurs once and in
-// order. Other queries it returns unchanged. A query must be one statement, without a dollar sign in
-// texts and comments. The driver binds ? by position; for $1 it would look
-// for an argument of that name at each execution.
+// order. Other queries it returns unchanged. A query must be one statement, without a dollar sign
+// in texts and comments. The driver binds ? by position. For $1 it would look for an argument of
+// that name at each execution.
 func unnumbered(query string) string {
 	n, ordered := 0, true
 	text := parameter.ReplaceAllStringFunc(query, func(s string) string {

@@ -141,8 +141,8 @@ func (h *Handler) status(r jobs.Receipt) int {
 // read converts a request to an answer. It neither counts nor responds.
 //
 // It checks the path and the method, with Config.Signer the signature, and without Config.Read the
-// content type, which must be JSON. It reads the body and calls Verify and then Read, as far as they
-// are set. Both get the body as an argument; r.Body is then empty.
+// content type, which must be JSON. It reads the body and calls Verify and then Read, as far as
+// they are set. Both get the body as an argument; r.Body is then empty.
 //
 // Returns ErrSkip if Read returns it, and a refusal if the request is rejected or Verify or Read
 // panics.

@@ -149,8 +149,8 @@ func idList(d sqlconn.Dialect) string {
 	return "= ANY(CAST($1 AS bigint[]))"
 }
 
-// insertInto returns "INSERT INTO swarmiji_jobs (names)" without VALUES, where names lists the first
-// n columns of stored, separated by commas.
+// insertInto returns "INSERT INTO swarmiji_jobs (names)" without VALUES, where names lists the
+// first n columns of stored, separated by commas.
 func insertInto(n int) (text, names string) {
 	list := make([]string, n)
 	for i, c := range stored[:n] {

@@ -28,7 +28,8 @@ func (Compact) Decode(m *broker.Message) (*task.Envelope, error) {
 		return nil, err
 	}
 	e := &task.Envelope{}
-	r := rawmsgpack.NewReader(m.Body) // its lengths are those of the body, and links are flat: no check comes first
+	// A Reader refuses lengths that the body cannot hold, and links are flat: no check comes first.
+	r := rawmsgpack.NewReader(m.Body)
 	readEnvelope(&r, e, m.ID)
 	r.Done()
 	err := r.Err()

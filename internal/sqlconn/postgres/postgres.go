@@ -28,8 +28,7 @@ type Driver struct {
 	Pool *pgxpool.Pool
 }
 
-// pingAfter is the time without use after which pgxpool asks the server before it hands out a
-// connection.
+// pingAfter is the time without use after which pgxpool asks the server whether a connection lives.
 const pingAfter = time.Second
 
 // Open implements [sqlconn.Driver]. It does not connect.

@@ -22,8 +22,8 @@ func HistoryFlag(cmd *cobra.Command, url *string) {
 }
 
 // KnownHistory returns the URL of the history for a command that can do without one: that of the
-// flag, or $SWARMIJI_HISTORY. It says so and returns "" if the variable names a SQLite file that does
-// not exist. Returns ErrUsage for a flag beside --api, whose server has the history.
+// flag, or $SWARMIJI_HISTORY. It says so and returns "" if the variable names a SQLite file that
+// does not exist. Returns ErrUsage for a flag beside --api, whose server has the history.
 func (a *App) KnownHistory(flag string) (string, error) {
 	switch url := a.Getenv("SWARMIJI_HISTORY"); {
 	case flag != "" && a.API != "":
