@@ -40,7 +40,7 @@ type Report struct {
 	// KeepArguments makes consumers add the message of a task, with its original arguments, to the
 	// event of its first receipt. A history then keeps it, and a task whose message is gone can run
 	// again. It is the size of the largest such message in bytes, at most [MaxOriginal]. 0: none.
-	// Producers ignore it.
+	// Producers ignore it. Events that wait for a slow bus or a slow history need that memory too.
 	//
 	// A message has all headers of its task. These messages are never added: messages of tasks whose
 	// arguments have fields tagged `task:"secret"`, of tasks without a handler, and all messages if
