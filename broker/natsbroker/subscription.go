@@ -229,24 +229,34 @@ func (s *subscription) Close(ctx context.Context) error {
 // for the server. It takes s.mu.
 func (s *subscription) returnUnreceived() {
 	s.mu.Lock()
-	var replies []string
-	var until time.Time
+	var all []returned
 	for _, lv := range s.levels {
 		for d := lv.held.Pop(); d != nil; d = lv.held.Pop() {
 			if d.state != open || d.group.isLost {
 				continue
 			}
 			d.state = settled
-			until = s.deadline(d.group)
+			all = append(all, returned{d.reply, s.deadline(d.group)})
 			s.removeHeld(d)
 			lv.unsettled--
-			replies = append(replies, d.reply)
 		}
 	}
 	s.endIfDone()
 	s.mu.Unlock()
-	for _, r := range replies {
-		s.b.outbox.nak(s.q, r, until)
+	s.nakAll(all)
+}
+
+// returned is a delivery that goes back to its queue, until the end of its lease. Later the server
+// may have given the message to another consumer, from which such an answer would remove it.
+type returned struct {
+	reply string
+	until time.Time
+}
+
+// nakAll returns deliveries to the queue. It does not wait for the server.
+func (s *subscription) nakAll(all []returned) {
+	for _, r := range all {
+		s.b.outbox.nak(s.q, r.reply, r.until)
 	}
 }
 
@@ -255,23 +265,17 @@ func (s *subscription) returnUnreceived() {
 // not wait for the server. It takes s.mu.
 func (s *subscription) returnUnsettled() {
 	s.mu.Lock()
-	var replies []string
-	var until time.Time
+	var all []returned
 	for _, h := range s.groups {
-		if h.n > 0 {
-			until = s.deadline(h)
-		}
 		for d := h.list; d != nil; d = d.next {
 			if d.state == open {
-				replies = append(replies, d.reply)
+				all = append(all, returned{d.reply, s.deadline(h)})
 			}
 		}
 		s.loseGroup(h)
 	}
 	s.mu.Unlock()
-	for _, r := range replies {
-		s.b.outbox.nak(s.q, r, until)
-	}
+	s.nakAll(all)
 }
 
 // loseAll marks all deliveries as lost, because their stream no longer exists. A closed
