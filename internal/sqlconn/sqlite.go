@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"sync"
 	"time"
@@ -346,13 +347,19 @@ func (c *liteConn) stmt(ctx context.Context, query string) (*sql.Stmt, error) {
 	return s, nil
 }
 
+// quotedOrParameter matches a quoted text or name, and a parameter such as $1.
+var quotedOrParameter = regexp.MustCompile(`'[^']*'|"[^"]*"|\$[0-9]+`)
+
 // unnumbered returns the query with ? in place of $1, $2 and so on, if each occurs once and in
-// order. Other queries it returns unchanged. A query must be one statement, without a dollar sign
-// in texts and comments. The driver binds ? by position. For $1 it would look for an argument of
-// that name at each execution.
+// order. Other queries it returns unchanged. Quoted texts and names stay as they are. A query must
+// be one statement without comments. The driver binds ? by position. For $1 it would look for an
+// argument of that name at each execution.
 func unnumbered(query string) string {
 	n, ordered := 0, true
-	text := parameter.ReplaceAllStringFunc(query, func(s string) string {
+	text := quotedOrParameter.ReplaceAllStringFunc(query, func(s string) string {
+		if s[0] != '$' {
+			return s
+		}
 		n++
 		ordered = ordered && s == "$"+strconv.Itoa(n)
 		return "?"
