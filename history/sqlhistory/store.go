@@ -121,7 +121,7 @@ func (s *Store) Get(ctx context.Context, id task.ID) (history.Record, error) {
 // if data is not that.
 func record(data []byte) (history.Record, error) {
 	var f history.Facts
-	if err := json.Unmarshal(data, &f); err != nil {
+	if err := f.UnmarshalJSON(data); err != nil {
 		return history.Record{}, err
 	}
 	return f.Record(), nil

@@ -2,7 +2,6 @@ package sqlhistory
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -171,10 +170,10 @@ func (w *writer) read(ctx context.Context, all []*history.Facts) (map[string]*hi
 		var id string
 		var data []byte
 		if err := rows.Scan(&id, &data); err != nil {
-			return nil, err
+			return nil, errors.Join(err, rows.Close())
 		}
 		var f history.Facts
-		if json.Unmarshal(data, &f) != nil || string(f.ID) != id {
+		if f.UnmarshalJSON(data) != nil || string(f.ID) != id {
 			f = history.Facts{}
 		}
 		stored[id] = &f
@@ -273,7 +272,7 @@ func (w *writer) write(ctx context.Context, changes []change, ids map[label]int6
 	for i := range changes {
 		c := &changes[i]
 		r := &c.record
-		data, err := json.Marshal(c.facts)
+		data, err := c.facts.MarshalJSON()
 		if err != nil {
 			return err
 		}
