@@ -85,7 +85,8 @@ func lockMessages(ctx context.Context, t *testing.T, url string) (release func()
 	}
 }
 
-// waiting reports whether a session of the server waits for the lock of the table of messages.
+// waiting reports whether a session of the server waits for the lock of the table of messages to
+// delete from it. Renewals of the lease wait for the same lock.
 func waiting(ctx context.Context, t *testing.T, url string) bool {
 	t.Helper()
 	db, err := sqltest.New(url)
@@ -99,7 +100,8 @@ func waiting(ctx context.Context, t *testing.T, url string) bool {
 	}
 	var n int64
 	err = conn.View(ctx, func(ctx context.Context, tx *sqlconn.Tx) error {
-		return tx.Row(ctx, "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'swarmiji_message'::regclass").Scan(&n)
+		return tx.Row(ctx, `SELECT count(*) FROM pg_locks AS l JOIN pg_stat_activity AS a ON a.pid = l.pid
+			WHERE NOT l.granted AND l.relation = 'swarmiji_message'::regclass AND a.query ILIKE '%delete from%'`).Scan(&n)
 	})
 	return err == nil && n > 0
 }
