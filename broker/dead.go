@@ -88,7 +88,7 @@ type DeadLetterer interface {
 	PutDead(ctx context.Context, queue string, d Dead) error
 	// ScanDead calls fn with each dead letter of a queue, the oldest first, each at most once. It
 	// keeps or removes the letter as fn returns. It ends after the letters that existed when it began,
-	// or after DeadStop. If ctx ends it returns ctx's error.
+	// or after DeadStop. If ctx ends before that it returns ctx's error.
 	//
 	//   - fn may be slow and may use the Broker, but must not scan the same queue.
 	//   - fn must not change the letter's message.

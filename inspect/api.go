@@ -69,10 +69,9 @@ type Tasks interface {
 	// TaskRun.Key submit one copy.
 	//
 	// It needs the message of the original: a dead letter, a waiting or delayed task, or one that the
-	// history has kept (events.Report.KeepArguments). Returns
-	// [ErrConflict] without one, and for tasks that are sealed or have conditions. Returns
-	// [ErrInvalid] for edited arguments that are not valid JSON. After another error the copy may have
-	// been submitted.
+	// history has kept (events.Report.KeepArguments). Returns [ErrConflict] without one, and for tasks
+	// that are sealed or have conditions. Returns [ErrInvalid] for edited arguments that are not valid
+	// JSON. After another error the copy may have been submitted.
 	RunTask(ctx context.Context, r TaskRun) (Change, error)
 }
 

@@ -35,7 +35,8 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
-	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction(testserver.Reaper))
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction(testserver.Reaper),
+		goleak.IgnoreAnyFunction(testserver.ProxyPipe), goleak.IgnoreAnyFunction(testserver.ProxyRead))
 }
 
 // quick is a short backoff for tests.

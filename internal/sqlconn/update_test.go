@@ -11,10 +11,12 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"go.uber.org/goleak"
 
 	"github.com/swarmiji/swarmiji/internal/sqlconn"
+	"github.com/swarmiji/swarmiji/internal/sqlconn/postgres"
 	"github.com/swarmiji/swarmiji/internal/testserver"
 	"github.com/swarmiji/swarmiji/internal/testwait"
 )
@@ -392,30 +394,59 @@ func TestCloseWaits(t *testing.T) {
 }
 
 // TestCloseEndsPing shows that Close ends a call that waits for a silent server, although a
-// connection is free: the pool asks the server first if the connection was not used for a second.
+// connection is free: the pool asks the server first. This pool asks each time, others after a
+// second without use.
 func TestCloseEndsPing(t *testing.T) {
 	p := testserver.RequirePostgres(t)
 	proxy := testserver.NewProxy(t, p.Addr())
-	c := open(t, sqlconn.Config{URL: strings.Replace(pgURL(t, p), p.Addr(), proxy.Addr(), 1), Timeout: 2 * time.Minute})
-	number(t, c, "SELECT 1")
-	time.Sleep(1200 * time.Millisecond) // by pgxpool's clock
+	cfg, err := pgxpool.ParseConfig(strings.Replace(pgURL(t, p), p.Addr(), proxy.Addr(), 1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	pings := make(chan struct{}, 10)
+	cfg.ShouldPing = func(context.Context, pgxpool.ShouldPingParams) bool {
+		pings <- struct{}{}
+		return true
+	}
+	pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	if err := pool.Ping(testwait.Long(t)); err != nil { // a connection is free from now on
+		t.Fatal(err)
+	}
+	for len(pings) > 0 {
+		<-pings
+	}
+	db, err := sqlconn.Open(postgres.Driver{Pool: pool}, sqlconn.Config{Timeout: 2 * time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := db.Conn("test")
+	defer shut(t, c)
 	proxy.BlackHole(true, true)
+	defer proxy.Heal() // the end of the pool waits for the server
 	result := make(chan error, 1)
 	go func() {
 		result <- c.View(context.Background(), func(ctx context.Context, tx *sqlconn.Tx) error {
 			return tx.Row(ctx, "SELECT 1").Scan(new(int))
 		})
 	}()
-	time.Sleep(100 * time.Millisecond) // also right if Close comes first
+	<-pings
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	if err := c.Close(ctx); err != nil {
 		t.Errorf("Close: %v", err)
 	}
-	if err := <-result; !errors.Is(err, sqlconn.ErrClosed) {
-		t.Errorf("a call that waits for the server returned %v", err)
+	select {
+	case err := <-result:
+		if !errors.Is(err, sqlconn.ErrClosed) {
+			t.Errorf("a call that waits for the server returned %v", err)
+		}
+	case <-ctx.Done():
+		t.Error("a call still waits for the server a minute after Close")
 	}
-	proxy.Heal() // the end of the pool waits for the server
 }
 
 // TestCloseInTheBackground shows that one call of Close ends everything, even if its ctx has ended.

@@ -92,9 +92,9 @@ func (p *postgres) Text(query string) string {
 const table = " swarmiji_"
 
 // acquire returns a connection of the pool, and creates the pool at first use. It waits for a free
-// connection until ctx or life ends; with a free connection at hand it does not look at life. The
-// caller must release the connection. Returns ErrClosed after Close, and if life ends during the
-// wait.
+// connection until ctx or life ends. With a free connection that was used a moment ago it does not
+// look at life. The caller must give the connection back with release. Returns ErrClosed after
+// Close, and if life ends during the wait.
 func (p *postgres) acquire(ctx, life context.Context) (*pgxpool.Conn, error) {
 	p.mu.Lock()
 	if p.closed {
