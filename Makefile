@@ -25,21 +25,20 @@ TEST_PARALLEL ?= 4
 # The files of the tests and of their servers are in memory where there is room for them, since the tests kill processes, not computers.
 # Test binaries stay on the disk.
 TEST_DIR ?= $(shell [ "$$(df -k --output=avail /dev/shm 2>/dev/null | tail -1)" -gt 6000000 ] 2>/dev/null && echo /dev/shm/swarmiji-test)
-# SQLite's engine is C translated to Go. The race detector makes it four times slower and finds nothing there, so it is left out. The flag
-# stands in the environment for the programs that tests build: with other flags than the tests, all that imports SQLite is compiled twice.
-NO_RACE := -gcflags=modernc.org/...=-race=false
-TEST_ENV := $(if $(TEST_DIR),TMPDIR=$(TEST_DIR) GOTMPDIR=/tmp) GOFLAGS="$(strip $(filter-out $(NO_RACE),$(GOFLAGS)) $(NO_RACE))"
+# These only compute, or belong to servers: the race detector makes them up to eight times slower and finds nothing of ours there. SQLite's
+# engine is C translated to Go; docs and archtest read source files on one goroutine. What calls them is watched as ever. The flags stand
+# in the environment for the programs that tests build: with other flags than the tests, all that they import would be compiled twice.
+OWN           := github.com/swarmiji/swarmiji
+NO_RACE_OF    := modernc.org/... github.com/nats-io/nats-server/... github.com/klauspost/compress/... golang.org/x/tools/... \
+	go/... crypto/... compress/... encoding/json math/big regexp/... html/... text/template/... $(OWN)/docs... $(OWN)/internal/archtest
+NO_RACE       := $(NO_RACE_OF:%=-gcflags=%=-race=false)
+TEST_ENV := $(if $(TEST_DIR),mkdir -p -m 1777 $(TEST_DIR) && TMPDIR=$(TEST_DIR) GOTMPDIR=/tmp) CGO_ENABLED=1 GOFLAGS="$(strip $(filter-out $(NO_RACE),$(GOFLAGS)) $(NO_RACE))"
 
 # The test binaries have no tables for debuggers (-w): a quarter of the time of linking 190 of them. Stacks of panics do not need them.
 TEST_LINK := -ldflags=-w
 
 # The compiler and the linker take a fifth less processor time if they collect their garbage less often.
 COMPILER := -toolexec="env GOGC=250"
-
-# It reads source files on one goroutine: with the race detector it takes eight times as long and finds the same.
-PLAIN      := ./internal/archtest
-RACE_PKGS   = $(filter-out %$(PLAIN:.%=%),$(shell go list $(PKGS)))
-PLAIN_PKGS  = $(filter %$(PLAIN:.%=%),$(shell go list $(PKGS)))
 
 # A program with the race detector sleeps for a second before it ends, each test's and each process of theirs, so that other threads may
 # finish their reports.
@@ -56,12 +55,11 @@ help: ## list the targets
 .PHONY: setup
 setup: ## install what the tests need and the machine lacks (Debian, as root)
 	@./scripts/setup.sh
+	@$(TEST_ENV) go build -race $(COMPILER) $(TEST_LINK) -o /dev/null ./internal/testserver/natsd # else the first test would wait for the compiler
 
 .PHONY: test
 test: setup ## run all tests with the race detector against real servers (20 to 50 minutes on 2 cores, by the machine)
-	@$(if $(TEST_DIR),mkdir -p -m 1777 $(TEST_DIR))
-	$(if $(PLAIN_PKGS),go test $(COMPILER) $(TESTFLAGS) $(PLAIN_PKGS),:); plain=$$?; \
-	$(if $(RACE_PKGS),$(TEST_ENV) SWARMIJI_REQUIRE_SERVERS=1 CGO_ENABLED=1 go test -race $(COMPILER) $(TEST_LINK) -p $(TEST_PARALLEL) -timeout $(TEST_TIMEOUT) $(TESTFLAGS) $(if $(filter ./...,$(PKGS)),$(TEST_FIRST)) $(RACE_PKGS),:) && exit $$plain
+	$(TEST_ENV) SWARMIJI_REQUIRE_SERVERS=1 go test -race $(COMPILER) $(TEST_LINK) -p $(TEST_PARALLEL) -timeout $(TEST_TIMEOUT) $(TESTFLAGS) $(if $(filter ./...,$(PKGS)),$(TEST_FIRST)) $(PKGS)
 
 .PHONY: unit
 unit: ## run the tests that this machine can run; those without their server are skipped
@@ -85,8 +83,8 @@ fmt-check: $(GOFUMPT) ## list files that are not formatted, and fail if there ar
 	@files=$$($(GOFUMPT) -l .) && if [ -n "$$files" ]; then printf 'not formatted; run make fmt:\n%s\n' "$$files"; exit 1; fi
 
 .PHONY: vet
-vet: ## run go vet
-	go vet $(PKGS)
+vet: ## run go vet, on packages compiled as the tests are
+	$(TEST_ENV) GOGC=250 go vet -race -vettool=$(CURDIR)/scripts/vettool.sh $(PKGS)
 
 .PHONY: fuzz
 fuzz: ## run each fuzz target for FUZZTIME (30s)

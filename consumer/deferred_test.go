@@ -19,6 +19,7 @@ import (
 	"github.com/swarmiji/swarmiji/deferral"
 	"github.com/swarmiji/swarmiji/events"
 	"github.com/swarmiji/swarmiji/events/memevents"
+	"github.com/swarmiji/swarmiji/internal/raced"
 	"github.com/swarmiji/swarmiji/internal/testserver"
 	"github.com/swarmiji/swarmiji/jobs"
 	"github.com/swarmiji/swarmiji/jobs/deferrals"
@@ -117,7 +118,7 @@ func (d *deferring) handle(asked *atomic.Int64) {
 // the broker.
 func TestManyAreDeferred(t *testing.T) {
 	answered, tasks := 1000, 10_000
-	if raceEnabled { // ten times slower
+	if raced.Enabled { // ten times slower
 		answered, tasks = 300, 600
 	}
 	metrics := new(middleware.Metrics)

@@ -14,6 +14,7 @@ import (
 	"github.com/swarmiji/swarmiji/broker/membroker"
 	"github.com/swarmiji/swarmiji/consumer"
 	"github.com/swarmiji/swarmiji/deadletter"
+	"github.com/swarmiji/swarmiji/internal/raced"
 	"github.com/swarmiji/swarmiji/internal/testserver"
 	"github.com/swarmiji/swarmiji/middleware"
 	"github.com/swarmiji/swarmiji/resultstore"
@@ -105,7 +106,7 @@ func (s slowStore) Save(ctx context.Context, r resultstore.Record) error {
 // dead letter or its message. No attempt has started twice, and none starts any more.
 func TestStopModel(t *testing.T) {
 	seeds := uint64(60)
-	if raceEnabled && !testserver.IsThorough() { // ten times slower
+	if raced.Enabled && !testserver.IsThorough() { // ten times slower
 		seeds = 20
 	}
 	for seed := range seeds {

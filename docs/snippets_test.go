@@ -20,6 +20,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/swarmiji/swarmiji/internal/raced"
 )
 
 // root is the module's directory.
@@ -289,10 +291,7 @@ var compiledModule = sync.OnceValues(func() (*compiled, error) {
 
 // exportData returns the files of compiled packages.
 func exportData() (map[string]string, error) {
-	args := []string{"list", "-export", "-deps", "-json=ImportPath,Name,Export"}
-	if raceEnabled {
-		args = append(args, "-race") // shares the compiler's cache with the tests
-	}
+	args := append([]string{"list", "-export", "-deps", "-json=ImportPath,Name,Export"}, raced.Flags()...)
 	cmd := exec.Command("go", append(args, "./...")...)
 	cmd.Dir = root
 	var stderr bytes.Buffer

@@ -13,6 +13,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/swarmiji/swarmiji/internal/raced"
 )
 
 // TestVet shows that go vet accepts the Go code of the pages. Each unit is a package of a module in
@@ -48,10 +50,7 @@ func TestVet(t *testing.T) {
 			}
 		}
 	}
-	args := []string{"vet"}
-	if raceEnabled {
-		args = append(args, "-race") // shares the compiler's cache with the tests
-	}
+	args := append([]string{"vet", "-vettool=" + filepath.Join(module, "scripts", "vettool.sh")}, raced.Flags()...)
 	cmd := exec.CommandContext(t.Context(), "go", append(args, "./...")...)
 	cmd.Dir, cmd.Env = dir, append(os.Environ(), "GOWORK="+filepath.Join(dir, "go.work"))
 	if out, err := cmd.CombinedOutput(); err != nil {

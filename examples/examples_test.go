@@ -7,11 +7,11 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"runtime/debug"
-	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/swarmiji/swarmiji/internal/raced"
 )
 
 // maxLines limits the lines of a main.go.
@@ -51,10 +51,7 @@ func TestOutputs(t *testing.T) {
 		}
 	}
 	bin := t.TempDir() + "/"
-	args := []string{"build", "-ldflags=-s -w", "-o", bin} // without data for debuggers, like tests
-	if info, ok := debug.ReadBuildInfo(); ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {
-		args = append(args, "-race") // as this test is built: then nothing is compiled for it alone
-	}
+	args := append([]string{"build", "-ldflags=-s -w", "-o", bin}, raced.Flags()...) // without data for debuggers, like tests
 	for name := range want {
 		args = append(args, "./"+name)
 	}

@@ -51,6 +51,9 @@ type Tasks interface {
 	// CountTasks counts the tasks of the history that match a query. It stops at 10,000, or when
 	// 50,000 index entries were examined.
 	CountTasks(ctx context.Context, query string) (Count, error)
+	// ListRates returns what the history counted in each of the last minutes, the oldest first. The
+	// last one is the current minute.
+	ListRates(ctx context.Context, q RateQuery) (RatePage, error)
 	// GetTask returns everything that is known of a task. Returns [ErrNotFound] if no part knows it.
 	GetTask(ctx context.Context, k TaskKey) (TaskDetail, error)
 	// Why explains where a task is and why it waits. For a task that no part knows it returns a reason

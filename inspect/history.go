@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"strings"
@@ -12,8 +13,10 @@ import (
 	"github.com/swarmiji/swarmiji/workflow"
 )
 
-// rateWindow is the time whose counts are the rates of a queue.
-const rateWindow = 5 * time.Minute
+const (
+	rateWindow  = 5 * time.Minute // the time whose counts are the rates of a queue
+	rateMinutes = 60              // of ListRates by default
+)
 
 // ListTasks implements [Tasks].
 func (l *Local) ListTasks(ctx context.Context, q TaskQuery) (TaskPage, error) {
@@ -206,17 +209,48 @@ func (l *Local) rates(ctx context.Context, queue string) (*Rates, error) {
 	}
 	r := &Rates{Since: time.Now().Add(-rateWindow).UTC().Truncate(time.Minute)}
 	rows, err := l.cfg.History.Counts(ctx, history.CountQuery{Since: r.Since, Queue: queue})
-	for _, b := range rows {
-		switch b.Kind {
-		case history.KindSent:
-			r.Sent += b.N
-		case history.KindSucceeded:
-			r.Succeeded += b.N
-		case history.KindFailed:
-			r.Failed += b.N
-		case history.KindRetried:
-			r.Retried += b.N
-		}
+	for i := range rows {
+		r.add(&rows[i])
 	}
 	return r, err
+}
+
+// add adds what the history counted.
+func (r *Rates) add(b *history.Bucket) {
+	switch b.Kind {
+	case history.KindSent:
+		r.Sent += b.N
+	case history.KindSucceeded:
+		r.Succeeded += b.N
+	case history.KindFailed:
+		r.Failed += b.N
+	case history.KindRetried:
+		r.Retried += b.N
+	}
+}
+
+// ListRates implements [Tasks].
+func (l *Local) ListRates(ctx context.Context, q RateQuery) (RatePage, error) {
+	page := RatePage{Minutes: []Rates{}}
+	if l.cfg.History == nil {
+		return page, missing("the rates of tasks", needHistory)
+	}
+	n := cmp.Or(q.Minutes, rateMinutes)
+	if n < 0 || n > MaxMinutes {
+		return page, errorf(CodeInvalid, "the number of minutes is %d, want 1 to %d", n, MaxMinutes)
+	}
+	since := time.Now().UTC().Truncate(time.Minute).Add(time.Duration(1-n) * time.Minute)
+	rows, err := l.cfg.History.Counts(ctx, history.CountQuery{Since: since, Queue: q.Queue, Name: q.Name, PerMinute: true})
+	if err != nil {
+		return page, wrapped(err)
+	}
+	for i := range n {
+		page.Minutes = append(page.Minutes, Rates{Since: since.Add(time.Duration(i) * time.Minute)})
+	}
+	for i := range rows {
+		if at := int(rows[i].Minute.Sub(since) / time.Minute); at < n { // the clock of another node may be ahead
+			page.Minutes[at].add(&rows[i])
+		}
+	}
+	return page, nil
 }

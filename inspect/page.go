@@ -13,6 +13,7 @@ const (
 	MaxLimit     = 1000   // records of a page at most
 	MaxBulk      = 1000   // records that one call changes at most
 	MaxCount     = 10_000 // a count stops here, with Count.More
+	MaxMinutes   = 1440   // a day, of [Tasks.ListRates]
 )
 
 // Count is a number of records.

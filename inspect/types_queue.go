@@ -68,6 +68,18 @@ type Rates struct {
 	Retried   int64     `json:"retried"`
 }
 
+// RateQuery selects the minutes of [Tasks.ListRates].
+type RateQuery struct {
+	Queue   string `json:"queue,omitempty"`   // "": all queues
+	Name    string `json:"name,omitempty"`    // of a task; "": all tasks
+	Minutes int    `json:"minutes,omitempty"` // up to [MaxMinutes]; 0: 60
+}
+
+// RatePage has the counts of consecutive minutes; Since is the beginning of each.
+type RatePage struct {
+	Minutes []Rates `json:"minutes"`
+}
+
 // MessageQuery selects messages of a queue.
 type MessageQuery struct {
 	Queue string       `json:"queue"`

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs what the tests need and the machine lacks: RabbitMQ, Redis, PostgreSQL, Chromium, a C compiler for the race detector, ps, and
-# nc. It also compiles the NATS server, which is a Go module, and installs the old one of the distribution, for the tests with old servers.
+# nc, and the distribution's old NATS server, for the tests with old servers. The new one is a Go module, which the tests build.
 # With SWARMIJI_THOROUGH it installs promtool too, which checks the alert rules of docs/scaling.md.
 # It changes nothing when all is there, and it leaves no server running: the tests start private ones.
 #
@@ -88,12 +88,6 @@ apt_install() {
 	apt-get install -y -q --no-install-recommends "$@"
 }
 
-# The first test that wants a NATS server would otherwise wait a minute for the compiler. What it links from is kept in
-# Go's build cache; a second time this takes a second.
-compile_nats() {
-	(cd "$(dirname "${BASH_SOURCE[0]}")/.." && go build -o /dev/null ./internal/testserver/natsd)
-}
-
 install_missing() {
 	local wanted service
 	read -r -a wanted <<<"$(missing | tr '\n' ' ')"
@@ -138,7 +132,6 @@ main() {
 		exit 1
 	fi
 	install_missing
-	compile_nats
 }
 
 main "$@"

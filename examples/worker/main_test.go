@@ -7,8 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime/debug"
-	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -19,6 +17,7 @@ import (
 
 	"github.com/swarmiji/swarmiji/events"
 	"github.com/swarmiji/swarmiji/examples/demo"
+	"github.com/swarmiji/swarmiji/internal/raced"
 	"github.com/swarmiji/swarmiji/internal/testserver"
 	"github.com/swarmiji/swarmiji/open"
 	"github.com/swarmiji/swarmiji/producer"
@@ -123,10 +122,7 @@ func (b *buffer) String() string {
 // tasks that submit submits.
 func TestSubmitMeetsWorker(t *testing.T) {
 	submit := filepath.Join(t.TempDir(), "submit")
-	args := []string{"build", "-ldflags=-s -w", "-o", submit} // without data for debuggers, like tests
-	if info, ok := debug.ReadBuildInfo(); ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {
-		args = append(args, "-race") // as this test is built: then nothing is compiled for it alone
-	}
+	args := append([]string{"build", "-ldflags=-s -w", "-o", submit}, raced.Flags()...) // without data for debuggers, like tests
 	if out, err := exec.Command("go", append(args, "../submit")...).CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
 	}

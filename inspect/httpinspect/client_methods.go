@@ -47,6 +47,11 @@ func (c *Client) CountTasks(ctx context.Context, query string) (inspect.Count, e
 	return call[inspect.Count](ctx, c, "CountTasks", query)
 }
 
+// ListRates implements [inspect.API].
+func (c *Client) ListRates(ctx context.Context, q inspect.RateQuery) (inspect.RatePage, error) {
+	return call[inspect.RatePage](ctx, c, "ListRates", q)
+}
+
 // GetTask implements [inspect.API].
 func (c *Client) GetTask(ctx context.Context, k inspect.TaskKey) (inspect.TaskDetail, error) {
 	return call[inspect.TaskDetail](ctx, c, "GetTask", k)

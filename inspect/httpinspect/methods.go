@@ -89,6 +89,7 @@ func methods() map[string]method {
 
 		"ListTasks":   reads(inspect.API.ListTasks),
 		"CountTasks":  reads(inspect.API.CountTasks),
+		"ListRates":   reads(inspect.API.ListRates),
 		"GetTask":     reads(inspect.API.GetTask),
 		"Why":         reads(inspect.API.Why),
 		"ListRunning": reads(inspect.API.ListRunning),

@@ -192,6 +192,30 @@ func testHistory(w *world) {
 	}
 	_, err = api.CountTasks(w.ctx(), "colour:red")
 	w.is(err, inspect.ErrInvalid)
+	for q, want := range map[inspect.RateQuery]inspect.Rates{
+		{Queue: queue, Minutes: 60}:      {Sent: 5, Succeeded: 3, Failed: 2},
+		{Name: "suite.told", Minutes: 3}: {Sent: 6, Succeeded: 3, Failed: 2}, // one in another queue
+	} {
+		rates, err := api.ListRates(w.ctx(), q)
+		w.no(err)
+		if len(rates.Minutes) != q.Minutes {
+			w.Errorf("rates of %+v: %d minutes", q, len(rates.Minutes))
+		}
+		var sum inspect.Rates
+		for i, r := range rates.Minutes {
+			if i > 0 && !r.Since.Equal(rates.Minutes[i-1].Since.Add(time.Minute)) {
+				w.Errorf("the minute after %v is %v", rates.Minutes[i-1].Since, r.Since)
+			}
+			sum.Sent, sum.Succeeded, sum.Failed = sum.Sent+r.Sent, sum.Succeeded+r.Succeeded, sum.Failed+r.Failed
+		}
+		if sum != want {
+			w.Errorf("rates of %+v: %+v, want %+v", q, sum, want)
+		}
+	}
+	_, err = api.ListRates(w.ctx(), inspect.RateQuery{Minutes: inspect.MaxMinutes + 1})
+	w.is(err, inspect.ErrInvalid)
+	_, err = w.h.API(w.T, w.config(0), false).ListRates(w.ctx(), inspect.RateQuery{})
+	w.is(err, inspect.ErrUnsupported)
 	_, err = api.ListTasks(w.ctx(), inspect.TaskQuery{Cursor: "x"})
 	w.is(err, inspect.ErrInvalid)
 

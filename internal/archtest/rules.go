@@ -463,7 +463,7 @@ var layers = []rule{
 	{
 		"test",
 		[]string{"internal/testserver", "internal/testserver/natsd"},
-		nil,
+		[]string{"internal/raced"},
 		"it starts servers and does not know what they are for; natsd is the NATS server as a program of its own",
 	},
 	{
@@ -474,9 +474,9 @@ var layers = []rule{
 	},
 	{
 		"test",
-		[]string{"docs", "internal/archtest", "internal/testwait"},
+		[]string{"docs", "internal/archtest", "internal/testwait", "internal/raced"},
 		nil,
-		"two read the texts and sources of the module, and one waits for whatever a test says; only tests may import them",
+		"two read the texts and sources of the module, one waits for whatever a test says, and one tells how a test was built; only tests may import them",
 	},
 	{
 		"test",

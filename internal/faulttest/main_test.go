@@ -12,6 +12,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/swarmiji/swarmiji/internal/raced"
 	"github.com/swarmiji/swarmiji/internal/testserver"
 )
 
@@ -38,10 +39,7 @@ func runAll(m *testing.M) int {
 	defer os.RemoveAll(dir)
 	shared.soak = filepath.Join(dir, "soak")
 	// Omit the debug information, which takes time to link.
-	args := []string{"build", "-ldflags=-s -w", "-o", shared.soak}
-	if raceEnabled { // then the race detector also watches the library under faults
-		args = append(args, "-race")
-	}
+	args := append([]string{"build", "-ldflags=-s -w", "-o", shared.soak}, raced.Flags()...)
 	build := exec.Command("go", append(args, "github.com/swarmiji/swarmiji/examples/soak")...)
 	build.Stderr = os.Stderr
 	if err := build.Run(); err != nil {

@@ -12,6 +12,8 @@ import (
 	"runtime"
 	"strings"
 	"time"
+
+	"github.com/swarmiji/swarmiji/internal/raced"
 )
 
 const (
@@ -26,7 +28,7 @@ var natsSource string
 //
 // The first call on a machine builds it, which takes some 40 seconds if nothing of it was compiled
 // before. The program stays in the user's cache, one for each version of the server, of Go and of
-// natsd. Processes that need it at the same time build it once. The error wraps [ErrMissing] if the
+// natsd, and one for tests with the race detector. Processes that need it at the same time build it once. The error wraps [ErrMissing] if the
 // go command is not installed.
 func NATSProgram(ctx context.Context) (string, error) {
 	shared.natsd.mu.Lock()
@@ -63,8 +65,8 @@ func findNATS(ctx context.Context) (string, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return "", err
 	}
-	program := filepath.Join(dir, fmt.Sprintf("natsd-%s-%s-%.4x",
-		version, strings.ReplaceAll(runtime.Version(), " ", "-"), sha256.Sum256([]byte(natsSource))))
+	program := filepath.Join(dir, fmt.Sprintf("natsd-%s-%s-%.4x%s",
+		version, strings.ReplaceAll(runtime.Version(), " ", "-"), sha256.Sum256([]byte(natsSource)), strings.Join(raced.Flags(), "")))
 	if built(program) {
 		return program, nil
 	}
@@ -94,14 +96,14 @@ func buildNATS(ctx context.Context, program string) (err error) {
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(tmp)) }()
 	out := filepath.Join(tmp, "natsd")
-	if _, err := goCommand(ctx, "build", "-buildvcs=false", "-ldflags=-s -w", "-o", out, natsPackage); err != nil {
+	args := append([]string{"build", "-buildvcs=false", "-ldflags=-s -w", "-o", out}, raced.Flags()...)
+	if _, err := goCommand(ctx, append(args, natsPackage)...); err != nil {
 		return err
 	}
 	return os.Rename(out, program)
 }
 
-// goCommand runs the go command within the module and returns its output. It builds as an ordinary
-// build does, so that both share compiled packages.
+// goCommand runs the go command within the module and returns its output.
 func goCommand(ctx context.Context, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Env = environment(nil, map[string]string{"GOWORK": "off"})

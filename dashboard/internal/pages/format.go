@@ -23,7 +23,7 @@ func functions() template.FuncMap {
 		"runs":    func(v *view, p inspect.RunningPage) runsView { return runsView{v, p} },
 		"deref":   func(p *inspect.RunningPage) inspect.RunningPage { return *p },
 		"hundred": func(part float64) float64 { return 100 * part },
-		"percent": percent, "bars": bars, "columns": columns, "pager": func(v *view, next string) pager { return pager{v, next} },
+		"percent": percent, "bars": bars, "columns": columns, "chart": chart, "pager": func(v *view, next string) pager { return pager{v, next} },
 	}
 }
 
@@ -159,56 +159,4 @@ func percent(done, total int64) string {
 type pager struct {
 	*view
 	Next string
-}
-
-// bar is a part of a chart, in its units.
-type bar struct {
-	Class string
-	X, W  int64
-}
-
-// chartWidth is the width of a chart in its units.
-const chartWidth = 200
-
-// bars returns the numbers of tasks of a queue as parts of a line. nil: they are unknown.
-func bars(r *inspect.Rates) (all []bar) {
-	if r == nil || r.Succeeded+r.Failed+r.Retried <= 0 {
-		return nil
-	}
-	x, total := int64(0), r.Succeeded+r.Failed+r.Retried
-	for _, part := range []struct {
-		class string
-		n     int64
-	}{{"good", r.Succeeded}, {"warn", r.Retried}, {"bad", r.Failed}} {
-		if w := part.n * chartWidth / total; part.n > 0 {
-			w = max(w, 2)
-			all = append(all, bar{part.class, x, w})
-			x += w
-		}
-	}
-	return all
-}
-
-// column is a part of a sparkline, in its units.
-type column struct{ X, Y, H int }
-
-// Sizes of a sparkline, in its units.
-const (
-	columnWidth, columnGap = 6, 2
-	sparkHeight            = 24
-)
-
-// columns returns the picture of counts. An hour with a failure has a column.
-func columns(hours []hour) (all []column) {
-	most := 1
-	for _, h := range hours {
-		most = max(most, h.N)
-	}
-	for i, h := range hours {
-		if h.N > 0 {
-			height := max(2, h.N*sparkHeight/most)
-			all = append(all, column{i * (columnWidth + columnGap), sparkHeight - height, height})
-		}
-	}
-	return all
 }

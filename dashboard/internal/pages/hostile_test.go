@@ -223,6 +223,10 @@ func (s *system) CountTasks(context.Context, string) (inspect.Count, error) {
 	return read[inspect.Count](s, "CountTasks")
 }
 
+func (s *system) ListRates(context.Context, inspect.RateQuery) (inspect.RatePage, error) {
+	return read[inspect.RatePage](s, "ListRates")
+}
+
 func (s *system) GetTask(_ context.Context, k inspect.TaskKey) (inspect.TaskDetail, error) {
 	d, err := read[inspect.TaskDetail](s, "GetTask")
 	if k.Args {

@@ -57,6 +57,9 @@ type overviewData struct {
 	Notes     []string
 	Rates     bool // a history is given
 	QueuesErr error
+
+	Hour    inspect.RatePage
+	HourErr error
 }
 
 // trouble is something that is stuck. At most one help is set.
@@ -94,12 +97,22 @@ func (p *Pages) overview(r *request) (any, string, error) {
 	reads.Go(func() { report, d.StuckErr = p.api.Check(ctx, inspect.CheckQuery{}) })
 	reads.Go(func() { workers, d.WorkersErr = p.api.ListWorkers(ctx, inspect.WorkerQuery{Limit: inspect.MaxLimit}) })
 	reads.Go(func() { running, _ = p.api.ListRunning(ctx, inspect.RunningQuery{}) })
+	reads.Go(func() { d.Hour, d.HourErr = p.hour(ctx, "") })
 	reads.Wait()
 	d.Queues, d.Notes = queues.Queues, queues.Notes
 	d.Rates = slices.ContainsFunc(d.Queues, func(q inspect.Queue) bool { return q.Rates != nil })
 	d.Stuck, d.Checked = troubles(report.Findings, d.Queues)
 	d.Workers, d.Producers = busy(workers.Workers, running.Tasks)
 	return &d, cmdline.Swarmiji("doctor"), nil
+}
+
+// hour returns the rates of the last hour, of a queue or of all. Without a history it returns none.
+func (p *Pages) hour(ctx context.Context, queue string) (inspect.RatePage, error) {
+	page, err := p.api.ListRates(ctx, inspect.RateQuery{Queue: queue})
+	if missing(err) {
+		return inspect.RatePage{}, nil
+	}
+	return page, err
 }
 
 // troubles returns the problems, failed checks first, and the number of checks that were fine.
@@ -200,6 +213,8 @@ type queueData struct {
 	RunningErr  error
 	Limit       *inspect.StoredLimit
 	LimitErr    error
+	Hour        inspect.RatePage
+	HourErr     error
 }
 
 func (p *Pages) queue(r *request) (any, string, error) {
@@ -219,6 +234,7 @@ func (p *Pages) queue(r *request) (any, string, error) {
 		d.Messages, d.MessagesErr = p.api.ListMessages(ctx, inspect.MessageQuery{Queue: name, Place: d.Place, Limit: pageSize, Cursor: r.value("cursor")})
 	})
 	reads.Go(func() { d.Running, d.RunningErr = p.api.ListRunning(ctx, inspect.RunningQuery{Queues: []string{name}}) })
+	reads.Go(func() { d.Hour, d.HourErr = p.hour(ctx, name) })
 	reads.Go(func() {
 		var s inspect.Setting
 		s, d.LimitErr = p.setting(ctx, name)

@@ -26,6 +26,7 @@ type shared struct {
 	running  memo[inspect.RunningPage]
 	reports  memo[inspect.Report]
 	failures memo[failureGroups]
+	rates    memo[inspect.RatePage]
 
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -76,6 +77,7 @@ func (s *shared) forget() {
 	s.running.forget()
 	s.reports.forget()
 	s.failures.forget()
+	s.rates.forget()
 }
 
 func (s *shared) ListQueues(ctx context.Context, q inspect.QueueQuery) (inspect.QueuePage, error) {
@@ -88,6 +90,10 @@ func (s *shared) ListWorkers(ctx context.Context, q inspect.WorkerQuery) (inspec
 
 func (s *shared) ListRunning(ctx context.Context, q inspect.RunningQuery) (inspect.RunningPage, error) {
 	return get(ctx, s, &s.running, keep, q, s.API.ListRunning)
+}
+
+func (s *shared) ListRates(ctx context.Context, q inspect.RateQuery) (inspect.RatePage, error) {
+	return get(ctx, s, &s.rates, keep, q, s.API.ListRates)
 }
 
 func (s *shared) Check(ctx context.Context, q inspect.CheckQuery) (inspect.Report, error) {
