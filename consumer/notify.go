@@ -6,6 +6,7 @@ import (
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/events"
 	"github.com/swarmiji/swarmiji/internal/utf"
+	"github.com/swarmiji/swarmiji/internal/wire"
 	"github.com/swarmiji/swarmiji/task"
 )
 
@@ -22,14 +23,31 @@ func (r *run) notifyReceived() {
 	}
 	info := c.cfg.Report.Info(r.request.Envelope)
 	info.Generation, info.Due = r.request.Generation, time.Time{}
-	if m := r.message; info.Generation == 0 && !r.bare && c.cfg.Wire.Sealer == nil && len(m.Body) <= c.cfg.Report.KeepArguments && !c.hasSecrets(r.request.Name, false) {
-		info.Original, info.OriginalType = m.Body, m.ContentType
-	}
+	info.Original, info.OriginalType = r.original()
 	c.publish(&events.Event{
 		Type: events.TaskReceived, TaskID: r.request.ID, Time: r.request.Received, Name: r.request.Name, Retries: r.request.Retries, Queue: r.queue.name,
 		Args:   c.preview(events.Payload{Task: r.request.Name, ContentType: r.request.ContentType, Data: r.request.Args}),
 		Fields: info.Fields(nil),
 	})
+}
+
+// original returns the form in which a history keeps the task. It is nil if Report.KeepArguments
+// does not allow that.
+func (r *run) original() (body []byte, contentType string) {
+	c, e := r.queue.c, r.request.Envelope
+	switch {
+	case c.cfg.Report.KeepArguments == 0,
+		r.request.Generation > 0,    // the event of the first receipt has it
+		r.bare,                      // its sender knows no tasks, and a copy would not look like its message
+		c.cfg.Wire.Sealer != nil,    // it would stand open in the event
+		c.hasSecrets(e.Name, false): // alike
+		return nil, ""
+	}
+	body, contentType, err := wire.KeepOriginal(e)
+	if err != nil || len(body) > c.cfg.Report.KeepArguments {
+		return nil, ""
+	}
+	return body, contentType
 }
 
 // info returns the life, the generation and the number of this attempt, for an event.

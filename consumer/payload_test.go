@@ -11,15 +11,14 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/broker/membroker"
 	"github.com/swarmiji/swarmiji/consumer"
 	"github.com/swarmiji/swarmiji/events"
 	"github.com/swarmiji/swarmiji/events/memevents"
+	"github.com/swarmiji/swarmiji/internal/wire"
 	"github.com/swarmiji/swarmiji/producer"
 	"github.com/swarmiji/swarmiji/resultstore/memresults"
 	"github.com/swarmiji/swarmiji/serializer"
-	"github.com/swarmiji/swarmiji/serializer/msgpack"
 	"github.com/swarmiji/swarmiji/task"
 )
 
@@ -79,7 +78,9 @@ func heardOf(t *testing.T, change func(*producer.Config, *consumer.Config)) (hea
 		if _, err := p.Submit(t.Context(), call); err != nil {
 			t.Fatal(err)
 		}
-		_, err1 := open.Submit(t.Context(), p, visible)
+		opened := open.Call(visible, task.WithHeader("tenant", "42"))
+		opened.Then = []task.Link{{Name: "unknown", ContentType: serializer.ContentJSON, Args: []byte(`"` + password + `"`), Feed: task.FeedNone}}
+		_, err1 := p.Submit(t.Context(), opened)
 		_, err2 := crash.Submit(t.Context(), p, secret)
 		_, err3 := unknown.Submit(t.Context(), p, secret)
 		if err := errors.Join(err1, err2, err3); err != nil {
@@ -153,6 +154,7 @@ func TestNothingSecretInEvents(t *testing.T) {
 // that are small enough and whose type has no secrets, and none with a Sealer.
 func TestKeepArguments(t *testing.T) {
 	kept := func(most int, change func(*producer.Config, *consumer.Config)) (names []string) {
+		t.Helper()
 		_, all := heardOf(t, func(p *producer.Config, c *consumer.Config) {
 			c.Report.KeepArguments = most
 			if change != nil {
@@ -165,8 +167,8 @@ func TestKeepArguments(t *testing.T) {
 				continue
 			}
 			names = append(names, e.Type+" "+e.Name)
-			m := &broker.Message{ContentType: i.OriginalType, Body: i.Original}
-			if got, err := (msgpack.Compact{}).Decode(m); err != nil || !strings.Contains(string(got.Args), visible) || strings.Contains(string(i.Original), password) {
+			got, err := wire.Original(e.TaskID, e.Name, i.Original, i.OriginalType)
+			if err != nil || !strings.Contains(string(got.Args), visible) || got.Headers["tenant"] != "42" || strings.Contains(string(i.Original), password) {
 				t.Errorf("the message of %s: %+v, %v", e.Name, got, err)
 			}
 		}
@@ -174,13 +176,18 @@ func TestKeepArguments(t *testing.T) {
 	}
 	ring := testRing(t, "k")
 	sealed := func(p *producer.Config, c *consumer.Config) { p.Wire.Sealer, c.Wire.Sealer = ring, ring }
+	raw := func(p *producer.Config, _ *consumer.Config) {
+		p.Wire.Formats = []serializer.Format{serializer.RawFormat{}}
+	}
 	for name, got := range map[string][]string{"none": kept(0, nil), "too small": kept(8, nil), "a sealer": kept(events.MaxOriginal, sealed)} {
 		if len(got) > 0 {
 			t.Errorf("%s: kept %v", name, got)
 		}
 	}
-	if got := kept(events.MaxOriginal, nil); !slices.Equal(got, []string{events.TaskReceived + " open"}) {
-		t.Errorf("kept %v, want the message of open alone", got)
+	for name, got := range map[string][]string{"compact": kept(events.MaxOriginal, nil), "raw": kept(events.MaxOriginal, raw)} {
+		if !slices.Equal(got, []string{events.TaskReceived + " open"}) {
+			t.Errorf("%s: kept %v, want the message of open alone", name, got)
+		}
 	}
 	for _, n := range []int{-1, events.MaxOriginal + 1} {
 		_, err := consumer.New(consumer.Config{Broker: membroker.NewServer(membroker.Config{}).Connect(), Report: events.Report{KeepArguments: n}})

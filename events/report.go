@@ -37,13 +37,13 @@ type Report struct {
 	// by them. At most [MaxHeaders] names count. Values are cut to [MaxHeaderValue] bytes. Nil: no
 	// headers are shown, because they may hold secrets.
 	Headers []string
-	// KeepArguments makes consumers add the message of a task, with its original arguments, to the
-	// event of its first receipt. A history then keeps it, and a task whose message is gone can run
-	// again. It is the size of the largest such message in bytes, at most [MaxOriginal]. 0: none.
-	// Producers ignore it. Events that wait for a slow bus or a slow history need that memory too.
+	// KeepArguments makes consumers add a task's name, metadata, original arguments and all of its
+	// headers to the event of its first receipt. A history then keeps them, and the task can run again
+	// after its end. KeepArguments is the size of the largest such addition in bytes, at most
+	// [MaxOriginal]. 0: none. Producers ignore it. Events that wait for a slow bus or a slow history
+	// need that memory too.
 	//
-	// A message has all headers of its task. These messages are never added: messages of tasks whose
-	// arguments have fields tagged `task:"secret"`, of tasks without a handler, and all messages if
-	// there is a Sealer.
+	// Nothing is added for tasks whose arguments have fields tagged `task:"secret"`, for tasks without
+	// a handler, for messages that name no task, and for any task if there is a Sealer.
 	KeepArguments int
 }

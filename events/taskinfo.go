@@ -8,8 +8,9 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// MaxOriginal limits TaskInfo.Original, in bytes. Longer ones are not sent.
-const MaxOriginal = 8 << 10
+// MaxOriginal limits TaskInfo.Original, in bytes. Longer ones are not sent. In base64 it has
+// MaxText bytes.
+const MaxOriginal = MaxText / 4 * 3
 
 // Limits of TaskInfo.Headers.
 const (
@@ -51,8 +52,8 @@ type TaskInfo struct {
 	Class      string
 	DeadLetter bool // failed: the task is a dead letter now
 
-	// received: the body of the message as it arrived, and its media type, see Report.KeepArguments;
-	// nil: not kept
+	// received: the task in the form in which a history keeps it, and the media type of that form, see
+	// Report.KeepArguments; nil: not kept
 	Original     []byte
 	OriginalType string
 }
@@ -152,6 +153,13 @@ func (e *Event) Info() TaskInfo {
 		i.Original, i.OriginalType = data, cut(typ, maxLabel)
 	}
 	return i
+}
+
+// DropOriginal removes Original from the Fields of an event, for readers that may not see
+// arguments. It changes m.
+func DropOriginal(m map[string]any) {
+	delete(m, fieldOriginal)
+	delete(m, fieldType)
 }
 
 // maxNumber limits the counts of a TaskInfo.

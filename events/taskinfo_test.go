@@ -1,6 +1,7 @@
 package events_test
 
 import (
+	"bytes"
 	"strings"
 	"testing"
 	"time"
@@ -32,6 +33,31 @@ func TestTaskInfoOnTheWire(t *testing.T) {
 	}
 	if diff := cmp.Diff(i, got[0].Info()); diff != "" {
 		t.Errorf("-sent +received:\n%s", diff)
+	}
+}
+
+// TestOriginalAtItsLimit shows that the longest original message arrives whole, and the facts behind
+// it too.
+func TestOriginalAtItsLimit(t *testing.T) {
+	i := events.TaskInfo{Parent: "p", Root: "r", Attempt: 1, Original: bytes.Repeat([]byte{0xff}, events.MaxOriginal), OriginalType: "t", Headers: map[string]string{}}
+	for n := range events.MaxHeaders {
+		i.Headers[strings.Repeat("h", 100)+string(rune('a'+n))] = strings.Repeat("v", events.MaxHeaderValue)
+	}
+	e := events.Event{Type: events.TaskReceived, TaskID: "x", Time: time.UnixMilli(1), Fields: i.Fields(nil)}
+	data, err := events.Encode([]events.Event{e})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := events.Decode(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(i, got[0].Info()); diff != "" {
+		t.Errorf("-sent +received:\n%s", diff)
+	}
+	events.DropOriginal(got[0].Fields)
+	if i := got[0].Info(); i.Original != nil || i.OriginalType != "" || i.Parent != "p" {
+		t.Errorf("without its original: %+v", i)
 	}
 }
 

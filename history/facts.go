@@ -51,7 +51,7 @@ const (
 	factResult          // preview
 	factError           // error, class, stack
 	factProgress        // in fact.at
-	factOriginal        // media type, and the body of the message in base64
+	factOriginal        // media type, and the kept task in base64
 	factKinds
 )
 
@@ -222,11 +222,7 @@ func (f *Facts) Record() Record {
 		}
 	}
 	r.Args, r.Result = f.first(factArgs), f.first(factResult)
-	if t := f.facts[factOriginal].text; len(t) == 2 {
-		if data, err := base64.StdEncoding.DecodeString(t[1]); err == nil {
-			r.Original, r.OriginalType = data, t[0]
-		}
-	}
+	r.Original, r.OriginalType = f.original()
 	f.times(&r)
 	if e := &f.facts[factError]; len(e.text) == 3 && e.at.Life == r.Life && r.State != Succeeded {
 		r.Error, r.Class, r.Stack = e.text[0], e.text[1], e.text[2]
@@ -242,6 +238,22 @@ func (f *Facts) Record() Record {
 		}
 	}
 	return r
+}
+
+// original returns the kept task and its media type, or nil. After a later first receipt without
+// one it is nil too: the id was used again, for other arguments.
+func (f *Facts) original() (data []byte, mediaType string) {
+	o := &f.facts[factOriginal]
+	if len(o.text) != 2 || slices.ContainsFunc(f.entries, func(e Entry) bool {
+		return e.Kind == KindReceived && e.Generation == 0 && e.Attempt == o.at.Attempt && e.Time.After(o.at.Time)
+	}) {
+		return nil, ""
+	}
+	data, err := base64.StdEncoding.DecodeString(o.text[1])
+	if err != nil {
+		return nil, ""
+	}
+	return data, o.text[0]
 }
 
 // first returns the first text of a fact, or "".

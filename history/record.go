@@ -162,7 +162,7 @@ type Record struct {
 	Result  string            `json:"result,omitempty"`  // preview
 	Headers map[string]string `json:"headers,omitempty"` // those that events.Report.Headers selects
 
-	// Original is the body of the message as it arrived first, and OriginalType its media type. nil:
+	// Original is the task as it was received last under its id, and OriginalType its media type. nil:
 	// not kept, see events.Report.KeepArguments. A [Page] leaves both out.
 	Original     []byte `json:"original,omitempty"`
 	OriginalType string `json:"original_type,omitempty"`

@@ -71,10 +71,10 @@ type Tasks interface {
 	// does not expire, and belongs to no workflow. The original stays as it is. Calls with the same
 	// TaskRun.Key submit one copy.
 	//
-	// It needs the message of the original: a dead letter, a waiting or delayed task, or one that the
-	// history has kept (events.Report.KeepArguments). Returns [ErrConflict] without one, and for tasks
-	// that are sealed or have conditions. Returns [ErrInvalid] for edited arguments that are not valid
-	// JSON. After another error the copy may have been submitted.
+	// It needs the message of the original: a dead letter, a waiting or delayed task, or an ended one
+	// that the history has kept (events.Report.KeepArguments). Returns [ErrConflict] without one, and
+	// for tasks that are sealed or have conditions. Returns [ErrInvalid] for edited arguments that are
+	// not valid JSON. After another error the copy may have been submitted.
 	RunTask(ctx context.Context, r TaskRun) (Change, error)
 }
 

@@ -65,9 +65,11 @@ func (r *ring) receive(ctx context.Context, bus events.EventBus, good func()) er
 
 // eventOf returns an event for a list.
 func eventOf(e *events.Event) Event {
+	fields := maps.Clone(e.Fields)
+	events.DropOriginal(fields) // GetTask has it, for those who may see it
 	return Event{
 		At: e.Time, Type: e.Type, Node: e.NodeID, Task: e.TaskID, Name: e.Name, Queue: e.Queue, Args: e.Args, Result: e.Result, Error: e.Exception,
-		Retry: e.Retry, Run: Duration(e.Runtime), Fields: maps.Clone(e.Fields),
+		Retry: e.Retry, Run: Duration(e.Runtime), Fields: fields,
 	}
 }
 

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/history"
+	"github.com/swarmiji/swarmiji/internal/wire"
 	"github.com/swarmiji/swarmiji/task"
 	"github.com/swarmiji/swarmiji/workflow"
 )
@@ -88,8 +88,8 @@ func stateOf(s history.State) State {
 	return State(s)
 }
 
-// lookHistory reads the record of the history. Its original message counts until the message itself
-// is found.
+// lookHistory reads the record of the history, after that of the result store. If the task has
+// ended, it also reads the message that the history has kept. A message found later replaces it.
 func (l *Local) lookHistory(ctx context.Context, s *sighting) error {
 	if l.cfg.History == nil {
 		return nil
@@ -102,9 +102,16 @@ func (l *Local) lookHistory(ctx context.Context, s *sighting) error {
 		return err
 	}
 	s.history, s.found = &r, append(s.found, "history")
-	if len(r.Original) > 0 {
-		s.queue, s.original = r.Queue, l.original(r.Queue, &broker.Message{ID: string(r.ID), ContentType: r.OriginalType, Body: r.Original})
+	if ended := s.record == nil && r.State.Terminal() || s.record != nil && s.record.State.Terminal(); !ended || len(r.Original) == 0 {
+		return nil
 	}
+	s.queue = r.Queue
+	e, err := wire.Original(r.ID, r.Name, r.Original, r.OriginalType)
+	if err != nil {
+		s.original = &original{refused: "what the history has kept of it cannot be read: " + err.Error()}
+		return nil
+	}
+	s.original = l.originalOf(r.Queue, &original{envelope: e})
 	return nil
 }
 

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,15 +17,18 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// noOriginal says why a task has no copy if its message is gone.
-const noOriginal = "its message is gone: waiting tasks and dead letters have their arguments, and the history has them if consumers set Report.KeepArguments"
+// Why a task has no copy if its message is gone.
+const (
+	noOriginal = "its message is gone: waiting tasks and dead letters have their arguments, and the history has them if consumers set Report.KeepArguments"
+	notEnded   = "it has not ended, and its message is with a consumer or was not found"
+)
 
 // original is the message of a task, of which a copy can be made.
 type original struct {
 	envelope *task.Envelope
-	format   serializer.Format
-	args     json.RawMessage // nil: no arguments, or these cannot be shown as JSON
-	refused  string          // why no copy can be made; "": it can
+	format   serializer.Format // of the copy; nil: that of the queue
+	args     json.RawMessage   // nil: no arguments, or these cannot be shown as JSON
+	refused  string            // why no copy can be made; "": it can
 }
 
 // original reads the message of a task. Its result shares no memory with m.
@@ -35,7 +37,12 @@ func (l *Local) original(queue string, m *broker.Message) *original {
 	if err != nil {
 		return &original{refused: "its message cannot be read: " + err.Error()}
 	}
-	o := &original{envelope: e, format: format}
+	return l.originalOf(queue, &original{envelope: e, format: format})
+}
+
+// originalOf reads the arguments of o, and returns it.
+func (l *Local) originalOf(queue string, o *original) *original {
+	e := o.envelope
 	switch {
 	case strings.HasSuffix(e.ContentType, "+"+serializer.CodingSealed):
 		o.refused = "its arguments are sealed"
@@ -86,7 +93,7 @@ func (l *Local) runTask(ctx context.Context, c Change, r TaskRun, id task.ID) (C
 	}
 	return l.change(ctx, c, map[string]any{"queue": s.queue, "edited": edited}, func(c *Change) error {
 		e := o.copy(id, l.cfg.NodeID)
-		m, err := l.codec.EncodeAs(o.format, s.queue, e, wire.Value{})
+		m, err := l.encode(o.format, s.queue, e)
 		if err != nil {
 			return errorf(CodeInvalid, "the copy cannot be encoded: %v", err)
 		}
@@ -98,6 +105,15 @@ func (l *Local) runTask(ctx context.Context, c Change, r TaskRun, id task.ID) (C
 		l.sent(ctx, s.queue, e)
 		return nil
 	})
+}
+
+// encode returns the message of a copy, in format f or, if f is nil, in that of the queue. Returns
+// the errors of the codec.
+func (l *Local) encode(f serializer.Format, queue string, e *task.Envelope) (*broker.Message, error) {
+	if f == nil {
+		return l.codec.Encode(queue, e)
+	}
+	return l.codec.EncodeAs(f, queue, e, wire.Value{})
 }
 
 // sent publishes the event about a copy. A lost event is not an error, because the task is sent.
@@ -113,22 +129,21 @@ func (l *Local) sent(ctx context.Context, queue string, e *task.Envelope) {
 
 // notAgain says why no copy of the task can be made. "": it can.
 func (s *sighting) notAgain() string {
-	if s.original == nil {
-		return noOriginal
+	switch {
+	case s.original != nil:
+		return s.original.refused
+	case s.history != nil && len(s.history.Original) > 0:
+		return notEnded
 	}
-	return s.original.refused
+	return noOriginal
 }
 
 // copy returns a new task, id, with the name, the metadata and the headers of the original. It is a
 // task of its own: it has no workflow, starts at once and does not expire.
 func (o *original) copy(id task.ID, node string) *task.Envelope {
-	e := o.envelope
-	again := &task.Envelope{
-		ID: id, Name: e.Name, ContentType: e.ContentType, Args: e.Args, Meta: e.Meta, Base: e.Base,
-		SentAt: time.Now(), Origin: node, Headers: maps.Clone(e.Headers),
-	}
-	again.Meta.NotBefore, again.Meta.Expires = task.Opt[time.Time]{}, task.Opt[time.Time]{}
-	return again
+	e := wire.Again(id, o.envelope)
+	e.SentAt, e.Origin = time.Now(), node
+	return e
 }
 
 // edit replaces the arguments by edited ones, in the content type of the original. No edited

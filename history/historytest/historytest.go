@@ -224,7 +224,7 @@ func story(id string) []events.Event {
 }
 
 // testOriginal expects that the original message of a task is kept until its end, and that pages
-// leave it out.
+// leave it out. A later first receipt without one ends that.
 func testOriginal(w *world) {
 	body := "\x00\xff body"
 	w.record(event(events.TaskReceived, "kept", 1, func(_ *events.Event, i *events.TaskInfo) {
@@ -238,6 +238,10 @@ func testOriginal(w *world) {
 		if r.Original != nil || r.OriginalType != "" {
 			w.Errorf("a page has %+v", r)
 		}
+	}
+	w.record(event(events.TaskReceived, "kept", 4)) // the id was used again
+	if r := w.get("kept"); r.Original != nil || r.OriginalType != "" {
+		w.Errorf("after a receipt without an original message: %+v", r)
 	}
 }
 

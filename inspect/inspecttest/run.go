@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"log/slog"
 	"strings"
+	"time"
 
 	"github.com/swarmiji/swarmiji/consumer"
 	"github.com/swarmiji/swarmiji/events"
@@ -102,7 +103,13 @@ func testRunKept(w *world) {
 	w.consume(func(c *consumer.Config) { c.Report.KeepArguments = events.MaxOriginal })
 	config := w.config(1)
 	config.History = store
-	api := w.h.API(w.T, config, false)
+	api := w.h.API(w.T, config, true)
+	var start string
+	w.until("events are read", func() bool {
+		page, err := api.ListEvents(w.ctx(), inspect.EventQuery{})
+		start = page.Next
+		return err == nil
+	})
 	succeeds := func(id task.ID, args string) {
 		w.Helper()
 		var d inspect.TaskDetail
@@ -121,4 +128,36 @@ func testRunKept(w *world) {
 		w.no(err)
 		succeeds(task.ID(c.Copy), want)
 	}
+	long := strings.Repeat("x", events.MaxOriginal-300)
+	_, err = okTask.Submit(w.ctx(), w.producer, long, task.WithID("k-long"))
+	w.no(err)
+	succeeds("k-long", `"`+long+`"`)
+	w.submit(slowTask, "k-slow")
+	w.untilState(api, "k-slow", inspect.StateRunning)
+	_, err = api.RunTask(w.ctx(), inspect.TaskRun{ID: "k-slow"})
+	w.is(err, inspect.ErrConflict) // it has not ended
+	w.release <- struct{}{}
+	succeeds("k-slow", `"k-slow"`)
+
+	for q, slow := (inspect.EventQuery{Cursor: start, Types: []string{events.TaskReceived}}), false; !slow; {
+		page, err := api.ListEvents(w.ctx(), q)
+		w.no(err)
+		for _, e := range page.Events {
+			slow = slow || e.Task == "k-slow"
+			if _, has := e.Fields["original"]; has {
+				w.Errorf("an event has the original message of %s", e.Task)
+			}
+		}
+		q.Cursor, q.Wait = page.Next, inspect.Duration(10*time.Second)
+	}
+
+	forged := events.Event{Type: events.TaskReceived, TaskID: "k-forged", Name: "other", Queue: queue, Time: time.Now(), NodeID: node}
+	kept, err := store.Get(w.ctx(), "k-ok")
+	w.no(err)
+	forged.Fields = events.TaskInfo{Original: kept.Original, OriginalType: kept.OriginalType}.Fields(nil)
+	end := events.Event{Type: events.TaskSucceeded, TaskID: "k-forged", Time: time.Now(), NodeID: node}
+	_, err = store.Record(w.ctx(), &history.Batch{Facts: []*history.Facts{history.NewFacts(&forged), history.NewFacts(&end)}, Now: time.Now()})
+	w.no(err)
+	_, err = api.RunTask(w.ctx(), inspect.TaskRun{ID: "k-forged"})
+	w.is(err, inspect.ErrConflict) // it is the message of another task
 }
