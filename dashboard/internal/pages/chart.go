@@ -93,7 +93,7 @@ func chart(p inspect.RatePage) *ratesChart {
 		}
 		for _, part := range parts(r) {
 			if part.n > 0 {
-				height := min(max(1, int(float64(part.n)/float64(c.Most)*ratesHeight)), top)
+				height := 1 + int(float64(part.n)/float64(c.Most)*(ratesHeight-3)) // so that each of three is seen
 				top -= height
 				c.Blocks = append(c.Blocks, block{part.class, i * minuteWidth, top, height})
 			}
