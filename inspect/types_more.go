@@ -7,6 +7,39 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
+// WorkflowQuery selects a page of workflows.
+type WorkflowQuery struct {
+	State  State  `json:"state,omitempty"`  // that of WorkflowSummary; "": any
+	Limit  int    `json:"limit,omitempty"`  // up to 100; 0: 20
+	Cursor string `json:"cursor,omitempty"` // Next of the page before
+}
+
+// WorkflowPage is a page of workflows. It may have fewer workflows than the limit, even none, and a
+// Next.
+type WorkflowPage struct {
+	Workflows []WorkflowSummary `json:"workflows"`
+	Next      string            `json:"next,omitempty"`
+}
+
+// WorkflowSummary describes a workflow by the tasks of it that the history knows.
+type WorkflowSummary struct {
+	Root task.ID `json:"root"`
+	Name string  `json:"name"` // of its last step; if that is not known, of the task that changed last
+	// State is that of the last step if it has ended. Otherwise it is running or waiting if a task is,
+	// and else failed, revoked or waiting.
+	State State `json:"state"`
+	// Tasks is the number of tasks; the other numbers are parts of it.
+	Tasks     int       `json:"tasks"`
+	Succeeded int       `json:"succeeded"`
+	Failed    int       `json:"failed"`
+	Skipped   int       `json:"skipped"` // revoked or expired
+	Running   int       `json:"running"`
+	Waiting   int       `json:"waiting"`
+	More      bool      `json:"more,omitempty"` // there are more tasks than 200, which are counted
+	Began     time.Time `json:"began"`
+	Changed   time.Time `json:"changed"`
+}
+
 // Workflow is the state of a workflow, as package workflow shows it.
 type Workflow struct {
 	Root task.ID `json:"root"`

@@ -17,19 +17,19 @@ import (
 
 func (a *app) workflowCmd() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "workflow show|cancel|retry",
-		Short: "Show, cancel and retry workflows",
-		Long: "A workflow is named by the id of its last step, which Submit returns. Show prints its steps, cancel ends it,\n" +
-			"and retry runs its failed tasks again.",
-		Example: "  swarmiji workflow show report-2026-10\n" +
+		Use:   "workflow ls|show|cancel|retry",
+		Short: "List, show, cancel and retry workflows",
+		Long: "A workflow is named by the id of its last step, which Submit returns. Ls finds workflows in the history, show\n" +
+			"prints the steps of one, cancel ends it, and retry runs its failed tasks again.",
+		Example: "  swarmiji workflow ls --state failed --store sqlite:///var/lib/history.db\n" +
 			"  swarmiji workflow retry report-2026-10 --queue reports",
 		Args:        cobra.NoArgs,
 		Annotations: map[string]string{cli.Offline: "yes"}, // only shows its help
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return errors.Join(cmd.Help(), fmt.Errorf("%w: workflow what? show, cancel or retry", cli.ErrUsage))
+			return errors.Join(cmd.Help(), fmt.Errorf("%w: workflow what? ls, show, cancel or retry", cli.ErrUsage))
 		},
 	}
-	cmd.AddCommand(a.workflowShowCmd(), a.workflowCancelCmd(), a.workflowRetryCmd())
+	cmd.AddCommand(a.workflowListCmd(), a.workflowShowCmd(), a.workflowCancelCmd(), a.workflowRetryCmd())
 	return cmd
 }
 

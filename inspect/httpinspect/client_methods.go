@@ -107,6 +107,11 @@ func (c *Client) ExportDead(ctx context.Context, q inspect.DeadQuery) (inspect.D
 	return call[inspect.DeadExport](ctx, c, "ExportDead", q)
 }
 
+// ListWorkflows implements [inspect.API].
+func (c *Client) ListWorkflows(ctx context.Context, q inspect.WorkflowQuery) (inspect.WorkflowPage, error) {
+	return call[inspect.WorkflowPage](ctx, c, "ListWorkflows", q)
+}
+
 // GetWorkflow implements [inspect.API].
 func (c *Client) GetWorkflow(ctx context.Context, root task.ID) (inspect.Workflow, error) {
 	return call[inspect.Workflow](ctx, c, "GetWorkflow", root)

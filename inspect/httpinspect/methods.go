@@ -103,6 +103,7 @@ func methods() map[string]method {
 		"DropDead":      changes(inspect.DoDropDead, inspect.API.DropDead, filter),
 		"ExportDead":    changes(inspect.DoExportDead, inspect.API.ExportDead, func(q inspect.DeadQuery) string { return q.Queue }),
 
+		"ListWorkflows":  reads(inspect.API.ListWorkflows),
 		"GetWorkflow":    reads(inspect.API.GetWorkflow),
 		"CancelWorkflow": changes(inspect.DoCancelWorkflow, inspect.API.CancelWorkflow, func(c inspect.WorkflowCancel) string { return string(c.Root) }),
 		"RetryWorkflow":  changes(inspect.DoRetryWorkflow, inspect.API.RetryWorkflow, func(r inspect.WorkflowRetry) string { return string(r.Root) }),

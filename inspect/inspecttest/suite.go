@@ -66,6 +66,7 @@ func Run(t *testing.T, h Harness) {
 		{"RunTask", "A dead or waiting task runs again as a copy, with its arguments or edited ones.", testRunTask},
 		{"RunKept", "A task whose message is gone runs again if the history has kept it.", testRunKept},
 		{"Workflows", "A cancelled workflow ends, and a failed one is retried.", testWorkflows},
+		{"WorkflowList", "Workflows are listed in pages with the numbers of their tasks, each once.", testWorkflowList},
 		{"Dead", "Dead letters are found, counted, shown, exported, requeued and dropped by filter.", testDead},
 		{"DeadBound", "One call changes a bounded number of dead letters and says that there are more.", testDeadBound},
 		{"Schedules", "Entries are listed, shown, run, paused, resumed and removed.", testSchedules},

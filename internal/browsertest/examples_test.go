@@ -86,7 +86,7 @@ func (e examples) pictures() map[string]string {
 	id := func(page string, id task.ID) string { return page + "?id=" + url.QueryEscape(string(id)) }
 	return map[string]string{
 		"overview": "", "queues": "queues", "queue": "queue?name=" + spareQueue, "tasks": "tasks", "task": id("task", e.dead), "dead": "dead",
-		"letters": "dead?queue=" + mailQueue, "letter": "letter?queue=" + ordersQueue + "&id=" + url.QueryEscape(string(e.dead)), "workflow": id("workflow", e.workflow),
+		"letters": "dead?queue=" + mailQueue, "letter": "letter?queue=" + ordersQueue + "&id=" + url.QueryEscape(string(e.dead)), "workflows": "workflows", "workflow": id("workflow", e.workflow),
 		"schedules": "schedules", "schedule": "schedule?id=" + url.QueryEscape(e.entry), "jobs": "jobs", "job": fmt.Sprint("job?id=", e.job),
 		"workers": "workers", "worker": "worker?node=" + node, "events": "events", "settings": "settings", "audit": "audit",
 	}

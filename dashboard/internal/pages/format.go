@@ -19,11 +19,12 @@ func functions() template.FuncMap {
 		"since": since, "dur": dur, "num": num, "badge": badge, "link": link, "do": do, "withInput": withInput, "indent": indent, "short": short, "shortID": shortID,
 		"join":   func(all []string) string { return strings.Join(all, ", ") },
 		"helpOf": helpOf, "workerState": workerState, "quietWorker": quietWorker, "queueState": queueState, "eventState": eventState, "quote": quote,
-		"reasons": func(v *view, e inspect.Explanation) reasonsView { return reasonsView{v, e} },
-		"runs":    func(v *view, p inspect.RunningPage) runsView { return runsView{v, p} },
-		"deref":   func(p *inspect.RunningPage) inspect.RunningPage { return *p },
-		"hundred": func(part float64) float64 { return 100 * part },
-		"percent": percent, "bars": bars, "columns": columns, "chart": chart, "pager": func(v *view, next string) pager { return pager{v, next} },
+		"reasons":        func(v *view, e inspect.Explanation) reasonsView { return reasonsView{v, e} },
+		"runs":           func(v *view, p inspect.RunningPage) runsView { return runsView{v, p} },
+		"deref":          func(p *inspect.RunningPage) inspect.RunningPage { return *p },
+		"hundred":        func(part float64) float64 { return 100 * part },
+		"workflowStates": inspect.WorkflowStates,
+		"percent":        percent, "bars": bars, "columns": columns, "chart": chart, "pager": func(v *view, next string) pager { return pager{v, next} },
 	}
 }
 

@@ -279,6 +279,10 @@ func (s *system) ExportDead(context.Context, inspect.DeadQuery) (inspect.DeadExp
 	return read[inspect.DeadExport](s, "ExportDead")
 }
 
+func (s *system) ListWorkflows(context.Context, inspect.WorkflowQuery) (inspect.WorkflowPage, error) {
+	return read[inspect.WorkflowPage](s, "ListWorkflows")
+}
+
 func (s *system) GetWorkflow(context.Context, task.ID) (inspect.Workflow, error) {
 	return read[inspect.Workflow](s, "GetWorkflow")
 }

@@ -19,6 +19,7 @@ func pages() []page {
 		{"overview", "Overview", "overview", (*Pages).overview},
 		{"queues", "Queues", "queues", (*Pages).queues},
 		{"tasks", "Tasks", "tasks", (*Pages).tasks},
+		{"workflows", "Workflows", "workflows", (*Pages).workflows},
 		{"dead", "Dead letters", "dead", (*Pages).dead},
 		{"schedules", "Schedules", "schedules", (*Pages).schedules},
 		{"jobs", "Jobs", "jobs", (*Pages).jobs},
@@ -29,7 +30,7 @@ func pages() []page {
 		{"queue", "Queue", "queues", (*Pages).queue},
 		{"task", "Task", "tasks", (*Pages).task},
 		{"letter", "Dead letter", "dead", (*Pages).letter},
-		{"workflow", "Workflow", "tasks", (*Pages).workflow},
+		{"workflow", "Workflow", "workflows", (*Pages).workflow},
 		{"schedule", "Schedule", "schedules", (*Pages).schedule},
 		{"job", "Job", "jobs", (*Pages).job},
 		{"worker", "Worker", "workers", (*Pages).worker},
@@ -363,6 +364,21 @@ func (p *Pages) letter(r *request) (any, string, error) {
 	r.title = "Dead letter " + short(60, id)
 	l, err := p.api.GetDead(r.Context(), inspect.DeadKey{Queue: queue, ID: task.ID(id), Args: true})
 	return of(&l, err), cmdline.Swarmiji("dead", "show", queue, id, "--args"), err
+}
+
+type workflowsData struct {
+	inspect.WorkflowPage
+	State inspect.State
+}
+
+func (p *Pages) workflows(r *request) (any, string, error) {
+	q := inspect.WorkflowQuery{State: inspect.State(r.value("state")), Limit: pageSize, Cursor: r.value("cursor")}
+	args := []string{"workflow", "ls"}
+	if q.State != "" {
+		args = append(args, "--state", string(q.State))
+	}
+	page, err := p.api.ListWorkflows(r.Context(), q)
+	return of(&workflowsData{page, q.State}, err), cmdline.Swarmiji(args...), err
 }
 
 type workflowData struct {

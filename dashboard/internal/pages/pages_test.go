@@ -180,7 +180,7 @@ func TestEmpty(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := serve(t, l, nil)
-	for _, path := range []string{"", "queues", "queue?name=q", "tasks", "dead?queue=q", "letter?queue=q&id=x", "workflow?id=x", "schedules", "schedule?id=x", "workers", "worker?node=n", "jobs", "job?id=1", "events", "settings", "audit"} {
+	for _, path := range []string{"", "queues", "queue?name=q", "tasks", "dead?queue=q", "letter?queue=q&id=x", "workflows", "workflow?id=x", "schedules", "schedule?id=x", "workers", "worker?node=n", "jobs", "job?id=1", "events", "settings", "audit"} {
 		status, body := get(t, s, path)
 		if status != http.StatusOK || !strings.Contains(body, "cannot be shown or changed here") {
 			t.Errorf("%s: %d without a sentence", path, status)
