@@ -42,6 +42,10 @@ type Config struct {
 	// QueueFormats, AcceptPlain and MaxBody are ignored, since every letter is read and none is
 	// encoded.
 	Wire serializer.Wire
+	// Revoked reports whether a task of a queue is revoked, such as the method Check of a revoke.List
+	// that is ready. A revoked task would not run, so its letter is refused and stays. nil: letters of
+	// revoked tasks are requeued, end as revoked, and are gone.
+	Revoked func(ctx context.Context, queue string, e *task.Envelope) (bool, error)
 	// NodeID is the name of this process in records. Default: made from host, process and a random
 	// number.
 	NodeID string

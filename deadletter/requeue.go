@@ -57,7 +57,8 @@ func (r *Report) refuse(id task.ID, reason string) {
 // It refuses these letters, which stay:
 //   - a member of a group that has counted its end: [Letters.Retry] retries its workflow;
 //   - a task with conditions ([task.Conditions]): its job has ended, submit it again;
-//   - a task that has succeeded, that was revoked, or that has a newer attempt;
+//   - a task that has succeeded, that was revoked (see [Config].Revoked), or that has a newer
+//     attempt;
 //   - a task whose store is not configured here, and a message that the broker does not accept.
 //
 // Refused letters do not count for f.Limit. A message that cannot be decoded is requeued unchanged.
@@ -98,7 +99,7 @@ func (l *Letters) requeue(ctx context.Context, queue string, letter *Letter, r *
 	if letter.Task != nil {
 		steps = letter.Task.Then
 	}
-	return l.begin(ctx, queue, letter, wire.NewLife(letter.Message, rand.Text()), steps, l.allowed(ctx, letter), r)
+	return l.begin(ctx, queue, letter, wire.NewLife(letter.Message, rand.Text()), steps, l.allowed(ctx, queue, letter), r)
 }
 
 // begin begins a new life of a letter with the message next, and counts the letter in r. err is the
@@ -143,11 +144,19 @@ func (l *Letters) publish(ctx context.Context, queue string, m *broker.Message) 
 }
 
 // allowed returns a refusal for a task that another run could not change.
-func (l *Letters) allowed(ctx context.Context, letter *Letter) error {
+func (l *Letters) allowed(ctx context.Context, queue string, letter *Letter) error {
 	e := letter.Task
-	switch {
-	case e == nil:
+	if e == nil {
 		return nil
+	}
+	if l.cfg.Revoked != nil {
+		if revoked, err := l.cfg.Revoked(ctx, home(queue), e); err != nil {
+			return err
+		} else if revoked {
+			return refusal("it or its workflow was canceled, so it would not run; submit it again")
+		}
+	}
+	switch {
 	case len(e.Headers) > 0 && e.Headers[task.HeaderConditions] == string(e.ID):
 		return refusal("a task with conditions is sent by its job, which has ended; submit it again")
 	case e.Group == "":

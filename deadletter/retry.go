@@ -34,8 +34,10 @@ const MaxRetryLetters = 100_000
 //   - The group continued without the member, since it collects or ignores failures.
 //   - The store has forgotten the group, or a message is sealed and the key is missing.
 //
-// Returns [ErrNoRetry] with the reason for a workflow without a dead letter, for one that was
-// canceled, and for more than [MaxRetryLetters] letters. It reads all letters of the queues, twice.
+// The letters of a canceled workflow are refused too, as far as [Config].Revoked knows.
+//
+// Returns [ErrNoRetry] with the reason for a workflow without a dead letter, for one whose record is
+// revoked, and for more than [MaxRetryLetters] letters. It reads all letters of the queues, twice.
 // After a crash or an error call it again; repeating all steps is safe. The report is also valid
 // with an error.
 func (l *Letters) Retry(ctx context.Context, root task.ID, queues ...string) (Report, error) {
@@ -190,7 +192,7 @@ func (p *plan) copyResults(ctx context.Context) error {
 func (p *plan) prepare(ctx context.Context, queue string, letter *Letter) (next *broker.Message, steps []task.Link, err error) {
 	m, e := letter.Message, letter.Task
 	next, steps = wire.NewLife(m, rand.Text()), e.Then
-	err = p.l.allowed(ctx, letter)
+	err = p.l.allowed(ctx, queue, letter)
 	if counted := errCounted(""); !errors.As(err, &counted) || e.Chord == nil {
 		return next, steps, err
 	}

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"reflect"
 	"strconv"
 	"time"
@@ -13,7 +14,9 @@ import (
 
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/deadletter"
+	"github.com/swarmiji/swarmiji/events"
 	"github.com/swarmiji/swarmiji/history"
+	"github.com/swarmiji/swarmiji/revoke"
 	"github.com/swarmiji/swarmiji/serializer"
 	"github.com/swarmiji/swarmiji/serializer/msgpack"
 	"github.com/swarmiji/swarmiji/task"
@@ -33,6 +36,45 @@ func (l *Local) deadLetters() (*deadletter.Letters, error) {
 		return nil, wrapped(fmt.Errorf("the dead letters of this broker cannot be read: %w", broker.ErrUnsupported))
 	}
 	return l.letters, nil
+}
+
+// requeuer returns dead letters that refuse those of revoked tasks, as far as the bus of revocations
+// is given. It waits until it has read that bus. Call end after use.
+func (l *Local) requeuer(ctx context.Context) (letters *deadletter.Letters, end func(), err error) {
+	if letters, err = l.deadLetters(); err != nil || l.cfg.Revocations == nil {
+		return letters, func() {}, err
+	}
+	list, err := revoke.New(revoke.Config{Events: l.cfg.Revocations, Logger: l.cfg.Logger})
+	if errors.Is(err, events.ErrNotRetained) {
+		return letters, func() {}, nil // only running consumers know what is revoked
+	}
+	if err != nil {
+		return nil, nil, errorf(CodeInvalid, "%v", err)
+	}
+	end = func() {
+		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), deadTime)
+		defer cancel()
+		if err := list.Close(closing); err != nil {
+			l.cfg.Logger.WarnContext(ctx, "inspect: the list of revocations does not close", slog.Any("error", err))
+		}
+	}
+	if err := list.Ready(ctx); err != nil {
+		end()
+		return nil, nil, err
+	}
+	c := l.deadConfig()
+	c.Revoked = list.Check
+	if letters, err = deadletter.New(c); err != nil {
+		end()
+		return nil, nil, err
+	}
+	return letters, end, nil
+}
+
+// deadConfig returns the configuration of the dead letters.
+func (l *Local) deadConfig() deadletter.Config {
+	c := &l.cfg
+	return deadletter.Config{Broker: c.Broker, Results: c.Results, Stores: c.Stores, Wire: c.Wire, NodeID: c.NodeID}
 }
 
 // eachDead calls fn for the letters that match from the cursor on, at most limit, and returns the
@@ -126,7 +168,12 @@ func (l *Local) GetDead(ctx context.Context, k DeadKey) (DeadLetter, error) {
 
 // RequeueDead implements [Dead].
 func (l *Local) RequeueDead(ctx context.Context, d DeadChange) (Change, error) {
-	return l.changeDead(ctx, DoRequeueDead, d, func(c *Change, letters *deadletter.Letters, f deadletter.Filter) error {
+	return l.changeDead(ctx, DoRequeueDead, d, func(c *Change, _ *deadletter.Letters, f deadletter.Filter) error {
+		letters, end, err := l.requeuer(ctx)
+		if err != nil {
+			return err
+		}
+		defer end()
 		r, err := letters.Requeue(ctx, d.Queue, f)
 		c.requeued(&r)
 		c.More = r.Done+r.Already >= f.Limit

@@ -146,7 +146,7 @@ func New(c Config) (*Local, error) {
 	}
 	l.codec = codec
 	if c.Broker != nil {
-		l.letters, err = deadletter.New(deadletter.Config{Broker: c.Broker, Results: c.Results, Stores: c.Stores, Wire: c.Wire, NodeID: c.NodeID})
+		l.letters, err = deadletter.New(l.deadConfig())
 		if err != nil && !errors.Is(err, broker.ErrUnsupported) {
 			errs = append(errs, err)
 		}

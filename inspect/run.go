@@ -26,7 +26,7 @@ const (
 // original is the message of a task, of which a copy can be made.
 type original struct {
 	envelope *task.Envelope
-	format   serializer.Format // of the copy; nil: that of the queue
+	format   serializer.Format // of the copy; nil: the first one
 	args     json.RawMessage   // nil: no arguments, or these cannot be shown as JSON
 	refused  string            // why no copy can be made; "": it can
 }
@@ -107,8 +107,8 @@ func (l *Local) runTask(ctx context.Context, c Change, r TaskRun, id task.ID) (C
 	})
 }
 
-// encode returns the message of a copy, in format f or, if f is nil, in that of the queue. Returns
-// the errors of the codec.
+// encode returns the message of a copy, in format f or, if f is nil, in the first one. Returns the
+// errors of the codec.
 func (l *Local) encode(f serializer.Format, queue string, e *task.Envelope) (*broker.Message, error) {
 	if f == nil {
 		return l.codec.Encode(queue, e)

@@ -85,8 +85,7 @@ func (l *Local) CancelWorkflow(ctx context.Context, w WorkflowCancel) (Change, e
 // RetryWorkflow implements [Workflows].
 func (l *Local) RetryWorkflow(ctx context.Context, r WorkflowRetry) (Change, error) {
 	c := Change{Do: DoRetryWorkflow, Target: string(r.Root)}
-	letters, err := l.deadLetters()
-	if err != nil {
+	if _, err := l.deadLetters(); err != nil {
 		return c, err
 	}
 	if err := r.Root.Check(); err != nil {
@@ -102,6 +101,11 @@ func (l *Local) RetryWorkflow(ctx context.Context, r WorkflowRetry) (Change, err
 		}
 	}
 	return l.change(ctx, c, map[string]string{"queues": strings.Join(r.Queues, ",")}, func(c *Change) error {
+		letters, end, err := l.requeuer(ctx)
+		if err != nil {
+			return err
+		}
+		defer end()
 		report, err := letters.Retry(ctx, r.Root, r.Queues...)
 		c.requeued(&report)
 		return err

@@ -269,6 +269,29 @@ func testWorkflows(w *world) {
 	_, err = api.RetryWorkflow(w.ctx(), inspect.WorkflowRetry{Root: broken})
 	w.is(err, inspect.ErrConflict)
 
+	w.repaired.Store(false)
+	gone := submit(flakyTask)
+	letters := func() (n int) {
+		page, err := api.ListDead(w.ctx(), inspect.DeadQuery{DeadFilter: inspect.DeadFilter{Queue: queue, Root: gone}})
+		w.no(err)
+		return len(page.Letters)
+	}
+	w.until("the second workflow has failed", func() bool { return letters() == 1 })
+	_, err = api.CancelWorkflow(w.ctx(), inspect.WorkflowCancel{Root: gone})
+	w.no(err)
+	for range 2 {
+		c, err = api.RetryWorkflow(w.ctx(), inspect.WorkflowRetry{Root: gone, Queues: []string{queue}})
+		w.no(err)
+		if c.Done != 0 || c.Refused != 1 || len(c.Problems) != 1 || !strings.Contains(c.Problems[0].Reason, "canceled") {
+			w.Errorf("a canceled workflow is retried: %+v", c)
+		}
+		c, err = api.RequeueDead(w.ctx(), inspect.DeadChange{DeadFilter: inspect.DeadFilter{Queue: queue, Root: gone}})
+		w.no(err)
+		if c.Done != 0 || c.Refused != 1 || letters() != 1 {
+			w.Errorf("a letter of a canceled workflow is requeued: %+v, %d letters are left", c, letters())
+		}
+	}
+
 	long := submit(slowTask)
 	w.until("the first step runs", func() bool {
 		page, err := api.ListRunning(w.ctx(), inspect.RunningQuery{})
