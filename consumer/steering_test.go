@@ -13,6 +13,7 @@ import (
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/broker/membroker"
 	"github.com/swarmiji/swarmiji/consumer"
+	"github.com/swarmiji/swarmiji/limit"
 	"github.com/swarmiji/swarmiji/settings"
 	"github.com/swarmiji/swarmiji/settings/memsettings"
 	"github.com/swarmiji/swarmiji/task"
@@ -202,4 +203,46 @@ func TestGroupWorkers(t *testing.T) {
 		want("without the group's settings", map[string]int{"own": 2})
 		b.end()
 	})
+}
+
+// TestLimitByMistake shows that a limit of 1/h that was set by mistake ends with its correction:
+// the hour that it has used ahead does not count for a new rate, and the tasks that it has
+// postponed are tried again within 15 minutes.
+func TestLimitByMistake(t *testing.T) {
+	for name, next := range map[string]settings.Limit{"raised": {Rate: "10/s"}, "removed": {}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, store := t.Context(), memsettings.New()
+				defer store.Close(ctx)
+				b := newTable(t, func(c *consumer.Config) { c.Settings, c.Limiter = store, limit.NewMemory() })
+				b.run()
+				synctest.Wait()
+				set := func(l settings.Limit) {
+					if err := settings.LimitQueue(ctx, store, "default", l); err != nil {
+						t.Fatal(err)
+					}
+					synctest.Wait()
+				}
+				runs := func(want int64, when string) {
+					t.Helper()
+					if n := b.runs.Load(); n != want {
+						t.Errorf("%s %d tasks have run, want %d", when, n, want)
+					}
+				}
+				set(settings.Limit{Rate: "1/h"})
+				for i := range 3 {
+					b.submit(i)
+				}
+				time.Sleep(5 * time.Minute) // in the bubble's time
+				runs(1, "with the mistake")
+				set(next)
+				b.submit(3)
+				time.Sleep(time.Second)
+				runs(2, "after a new task")
+				time.Sleep(16 * time.Minute)
+				runs(4, "at last")
+				b.end()
+			})
+		})
+	}
 }

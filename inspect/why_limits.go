@@ -63,8 +63,12 @@ func (x *explainer) explainStored(ctx context.Context, reader limit.Reader, key 
 	where := " in each consumer"
 	if reader != nil {
 		where = ""
-		p := limit.Permit{Key: key.String(), Max: l.Concurrency, Rate: n, Per: per}
-		u, until, err := x.usage(ctx, reader, p)
+		p := limit.Permit{Key: key.String(), Max: l.Concurrency}
+		u, _, err := x.usage(ctx, reader, p)
+		if err != nil {
+			return err
+		}
+		_, until, err := x.usage(ctx, reader, limit.Permit{Key: l.RateKey(key), Rate: n, Per: per})
 		if err != nil {
 			return err
 		}

@@ -8,7 +8,8 @@ import (
 )
 
 const (
-	// maxDelay is the maximum delay of a refused task, unless its rate requires more.
+	// maxDelay is the maximum delay of a refused task, also if its rate requires more: the limit may be
+	// raised or removed meanwhile.
 	maxDelay = 15 * time.Minute
 	// maxGap is the maximum time between two tasks of a line, in Delays.
 	maxGap = 10
@@ -76,9 +77,9 @@ func (l *line) count(now time.Time, delay time.Duration) {
 	l.last = now
 }
 
-// refused returns the delay of a refused task: at least least, and more if other tasks wait. The
-// limit is a random time from 7.5 to 15 minutes, or least if that is longer. It adds the task to
-// its line, which it makes if necessary; a task at the limit is not added. delay is Config.Delay.
+// refused returns the delay of a refused task: at least least, and more if other tasks wait, but at
+// most a random time from 7.5 to 15 minutes. It adds the task to its line, which it makes if
+// necessary; a task at the limit is not added. delay is Config.Delay.
 // While the gap is unknown, tasks refused together get the same delay; the caller spreads them. It
 // takes ls.mu.
 func (ls *lines) refused(key string, least, delay time.Duration) time.Duration {
@@ -100,7 +101,7 @@ func (ls *lines) refused(key string, least, delay time.Duration) time.Duration {
 	if l.next.After(at) {
 		at = l.next
 	}
-	if last := now.Add(max(least, maxDelay/2+rand.N(maxDelay/2))); at.After(last) {
+	if last := now.Add(maxDelay/2 + rand.N(maxDelay/2)); at.After(last) {
 		return last.Sub(now)
 	}
 	l.next = at.Add(l.gap)

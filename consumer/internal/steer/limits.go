@@ -27,25 +27,29 @@ func (s *Steer) permits(r *task.Request) []limit.Permit {
 	state := s.state.Load()
 	var ps []limit.Permit
 	if l, ok := state.QueueLimits[r.Queue]; ok {
-		ps = appendPermit(ps, settings.QueueLimit(r.Queue).String(), &l)
+		ps = appendPermits(ps, settings.QueueLimit(r.Queue), &l)
 	}
 	if l, ok := state.TaskLimits[r.Name]; ok {
-		ps = appendPermit(ps, settings.TaskLimit(r.Name).String(), &l)
+		ps = appendPermits(ps, settings.TaskLimit(r.Name), &l)
 	}
 	return ps
 }
 
-// appendPermit appends the permit of the limit l to ps and returns the result. It ignores an empty
-// limit, and an invalid one that another version may have stored.
-func appendPermit(ps []limit.Permit, key string, l *settings.Limit) []limit.Permit {
-	if settings.CheckLimit(l) != nil || l.Rate == "" && l.Concurrency == 0 {
-		return ps
-	}
+// appendPermits appends the permits of the limit l to ps and returns the result: one for its
+// concurrency, and one for its rate. It ignores an invalid limit that another version may have
+// stored.
+func appendPermits(ps []limit.Permit, key settings.Key[settings.Limit], l *settings.Limit) []limit.Permit {
 	n, per, err := task.ParseRate(l.Rate)
-	if err != nil {
+	if err != nil || settings.CheckLimit(l) != nil {
 		return ps
 	}
-	return append(ps, limit.Permit{Key: key, Max: l.Concurrency, Rate: n, Per: per})
+	if l.Concurrency > 0 {
+		ps = append(ps, limit.Permit{Key: key.String(), Max: l.Concurrency})
+	}
+	if n > 0 {
+		ps = append(ps, limit.Permit{Key: l.RateKey(key), Rate: n, Per: per})
+	}
+	return ps
 }
 
 // probesOf returns a permit for one task at a time for each tripped breaker of r whose pause is
