@@ -57,7 +57,7 @@ func because(reason string) string {
 func (x *explainer) explain(ctx context.Context) error {
 	switch {
 	case x.running != nil:
-		x.explainRunning()
+		return x.explainRunning(ctx)
 	case x.message != nil:
 		return x.explainMessage(ctx)
 	case x.dead != nil:
@@ -83,23 +83,28 @@ func searched(queues []string) string {
 	return "searched: " + strings.Join(queues, ", ")
 }
 
-// explainRunning explains a task that a consumer shows.
-func (x *explainer) explainRunning() {
+// explainRunning explains a task that a consumer shows. Returns the errors of the settings.
+func (x *explainer) explainRunning(ctx context.Context) error {
 	r := x.running
 	reason := Reason{Kind: KindRuns, At: r.Since, Queue: r.Queue, Node: r.Node, Help: cancelTask(x.id, r.Queue)}
 	if !x.held {
 		x.add(reason, "It has been running on %s since %s, in attempt %d.", r.Node, stamp(r.Since), r.Attempt)
-		return
+		return nil
 	}
 	reason.Kind = KindHeld
 	x.add(reason, "%s has fetched it, and starts it when a worker, the rate limit of its name or a pool is free.", r.Node)
 	if w := x.census.nodes[r.Node]; w != nil {
 		for _, q := range w.Serves {
 			if q.Name == r.Queue && q.Active >= q.Workers {
-				x.add(Reason{Kind: KindBusy, Queue: q.Name, Node: r.Node, Help: scaleWorkers(q.Name, q.Workers+1)}, "%s of queue %s on %s runs a task already.", each(q.Workers, "worker"), q.Name, r.Node)
+				busy := Reason{Kind: KindBusy, Queue: q.Name, Node: r.Node, Help: scaleWorkers(q.Name, q.Workers+1)}
+				if err := x.limited(ctx, &busy, q.Workers); err != nil {
+					return err
+				}
+				x.add(busy, "%s of queue %s on %s runs a task already.", each(q.Workers, "worker"), q.Name, r.Node)
 			}
 		}
 	}
+	return nil
 }
 
 // explainMessage explains a task whose message waits in a queue.
@@ -196,7 +201,11 @@ func (x *explainer) explainQueue(ctx context.Context, ready bool) error {
 		case !knows && silent == 0:
 			x.add(Reason{Kind: KindNoHandler, Queue: x.queue, Help: registerHandler(x.name(), x.queue)}, "No consumer of queue %s has a handler for %s.", x.queue, x.name())
 		case workers > 0 && active >= workers && silent == 0:
-			x.add(Reason{Kind: KindBusy, Queue: x.queue, Help: scaleWorkers(x.queue, workers/max(n-paused, 1)+1)}, "%s of queue %s runs a task already.", each(workers, "worker"), x.queue)
+			busy := Reason{Kind: KindBusy, Queue: x.queue, Help: scaleWorkers(x.queue, workers/max(n-paused, 1)+1)}
+			if err := x.limited(ctx, &busy, workers/max(n-paused, 1)); err != nil {
+				return err
+			}
+			x.add(busy, "%s of queue %s runs a task already.", each(workers, "worker"), x.queue)
 		default:
 			x.add(Reason{Kind: KindReady, Queue: x.queue}, "It waits in queue %s for a free worker of its %d consumers.", x.queue, n-paused)
 		}
@@ -204,6 +213,22 @@ func (x *explainer) explainQueue(ctx context.Context, ready bool) error {
 	if paused > 0 && paused < n {
 		x.add(Reason{Kind: KindPaused, Queue: x.queue, Help: resumeQueue(x.queue)}, "%d of %d consumers of queue %s have paused it.", paused, n, x.queue)
 	}
+	return nil
+}
+
+// limited sets the help of busy to the end of the queue's stored limit, if that limit allows no more
+// workers in each consumer than these. Returns the errors of the settings.
+func (x *explainer) limited(ctx context.Context, busy *Reason, workers int) error {
+	if x.l.cfg.Settings == nil {
+		return nil
+	}
+	l, found, err := settings.QueueLimit(busy.Queue).Get(ctx, x.l.cfg.Settings)
+	if err != nil || !found || l.Concurrency == 0 || l.Concurrency > workers {
+		return err
+	}
+	x.add(Reason{Kind: KindLimit, Queue: busy.Queue, Key: settings.QueueLimit(busy.Queue).String(), Help: endQueueLimit(busy.Queue)},
+		"The limit of queue %s is %d at once, so that no consumer has more workers.", busy.Queue, l.Concurrency)
+	busy.Help = nil
 	return nil
 }
 
@@ -289,7 +314,11 @@ func (x *explainer) explainRecord() {
 	case task.StateFailed:
 		over("It has failed for good at %s%s.", stamp(ended), because(failure))
 	case task.StateRevoked:
-		over("It was revoked, and ended at %s.", stamp(ended))
+		text := "It was revoked, or its workflow ended before it"
+		if !ended.IsZero() {
+			text = "It was revoked, and ended at " + stamp(ended)
+		}
+		over("%s.", text)
 	case task.StateExpired:
 		over("It has expired before its start: at %s it was too late.", stamp(ended))
 	case task.StateAwaiting:

@@ -33,7 +33,7 @@ func Log(logger *slog.Logger) Middleware {
 			level, msg := slog.LevelDebug, "task succeeded"
 			switch {
 			case err == nil:
-			case isVerdict(err):
+			case isVerdict(err) && r.Outcome(err).State != task.StateFailed:
 				level, msg = slog.LevelInfo, "task ended with a verdict"
 			default:
 				level, msg = slog.LevelWarn, "task failed"

@@ -22,8 +22,8 @@ func (a *app) taskShowCmd(url *string) *cobra.Command {
 		Long: "Show prints what the events told about a task, and its timeline: when it was sent, received and started, each\n" +
 			"failed attempt with its error, and its end. Times are by the clocks of the nodes. Arguments and result are\n" +
 			"shown as far as the programs allow it (events.Report). It changes nothing.\n\n" +
-			"Without a history it shows what the result store, the queues, the consumers and the dead letters know of the\n" +
-			"task, without arguments and result.\n\n" +
+			"Without a history, and for a task that is not in it, it shows what the result store, the queues, the consumers\n" +
+			"and the dead letters know of the task, without arguments and result.\n\n" +
 			"Exit status: 3 if nothing is known of the task.",
 		Example: "  swarmiji task show 0199ac31 --store sqlite:///var/lib/history.db\n" +
 			"  swarmiji task show 0199ac31 -o json",
@@ -37,6 +37,8 @@ func (a *app) taskShowCmd(url *string) *cobra.Command {
 			return a.WithHistory(ctx, *url, false, func(ctx context.Context, s open.HistoryStore) error {
 				r, err := s.Get(ctx, task.ID(args[0]))
 				switch {
+				case errors.Is(err, history.ErrNotFound) && a.Broker != "":
+					return a.showLive(cmd, &live, args[0])
 				case errors.Is(err, history.ErrNotFound):
 					return fmt.Errorf("%w: task %s is not in the history; check id and --namespace, and whether swarmiji history record ran then", cli.ErrNotFound, cli.Visible(args[0]))
 				case err != nil:

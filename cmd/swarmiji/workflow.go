@@ -11,7 +11,6 @@ import (
 
 	"github.com/swarmiji/swarmiji/cmd/swarmiji/internal/cli"
 	"github.com/swarmiji/swarmiji/inspect"
-	"github.com/swarmiji/swarmiji/router"
 	"github.com/swarmiji/swarmiji/task"
 )
 
@@ -104,9 +103,6 @@ func (a *app) workflowRetryCmd() *cobra.Command {
 			"  swarmiji workflow retry report-2026-10 --queue reports -o json",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(queues) == 0 {
-				return fmt.Errorf("%w: --queue is empty", cli.ErrUsage)
-			}
 			if err := task.ID(args[0]).Check(); err != nil {
 				return err
 			}
@@ -120,7 +116,7 @@ func (a *app) workflowRetryCmd() *cobra.Command {
 			})
 		},
 	}
-	cmd.Flags().StringSliceVar(&queues, "queue", []string{router.DefaultQueue}, "`name` of a queue of the workflow; may be repeated")
+	cmd.Flags().StringSliceVar(&queues, "queue", nil, "`name` of a queue of the workflow; may be repeated; default: the queues of the broker and of running consumers")
 	return cmd
 }
 

@@ -120,7 +120,7 @@ func refusal(method, host string, status int, data []byte) error {
 	code, help := inspect.CodeInternal, ""
 	switch status {
 	case http.StatusUnauthorized:
-		code, help = inspect.CodeDenied, "give a valid token or password"
+		code, help = inspect.CodeDenied, "give a valid token or password; the URL must end with the path of the API, such as /api/v1"
 	case http.StatusForbidden, http.StatusMisdirectedRequest:
 		code = inspect.CodeDenied
 	case http.StatusNotFound:
