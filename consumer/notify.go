@@ -23,31 +23,14 @@ func (r *run) notifyReceived() {
 	}
 	info := c.cfg.Report.Info(r.request.Envelope)
 	info.Generation, info.Due = r.request.Generation, time.Time{}
-	info.Original, info.OriginalType = r.original()
+	if most := c.cfg.Report.KeepArguments; most > 0 && info.Generation == 0 && !r.bare && c.cfg.Wire.Sealer == nil && !c.hasSecrets(r.request.Name, false) {
+		info.Original, info.OriginalType = wire.KeepOriginal(r.request.Envelope, most)
+	}
 	c.publish(&events.Event{
 		Type: events.TaskReceived, TaskID: r.request.ID, Time: r.request.Received, Name: r.request.Name, Retries: r.request.Retries, Queue: r.queue.name,
 		Args:   c.preview(events.Payload{Task: r.request.Name, ContentType: r.request.ContentType, Data: r.request.Args}),
 		Fields: info.Fields(nil),
 	})
-}
-
-// original returns the form in which a history keeps the task. It is nil if Report.KeepArguments
-// does not allow that.
-func (r *run) original() (body []byte, contentType string) {
-	c, e := r.queue.c, r.request.Envelope
-	switch {
-	case c.cfg.Report.KeepArguments == 0,
-		r.request.Generation > 0,    // the event of the first receipt has it
-		r.bare,                      // its sender knows no tasks, and a copy would not look like its message
-		c.cfg.Wire.Sealer != nil,    // it would stand open in the event
-		c.hasSecrets(e.Name, false): // alike
-		return nil, ""
-	}
-	body, contentType, err := wire.KeepOriginal(e)
-	if err != nil || len(body) > c.cfg.Report.KeepArguments {
-		return nil, ""
-	}
-	return body, contentType
 }
 
 // info returns the life, the generation and the number of this attempt, for an event.
@@ -81,14 +64,13 @@ func (c *Consumer) preview(p events.Payload) string {
 // hasSecrets reports whether events must not show the arguments, or the result, of a task: their
 // type has secret fields, or the task has no handler here, so that its type is unknown.
 func (c *Consumer) hasSecrets(name string, result bool) bool {
-	_, _, known := c.mux.Lookup(name)
 	v, _ := c.secrets.Load(name)
 	s, _ := v.(secrets)
+	_, _, known := c.mux.Lookup(name)
 	return !known || s.args && !result || s.result && result
 }
 
-// notifyStarted sends the event that the handler of the task starts. Without Config.Events it does
-// nothing.
+// notifyStarted sends the event of a started handler. Without Config.Events it does nothing.
 func (r *run) notifyStarted() {
 	if c := r.queue.c; c.cfg.Events != nil {
 		c.publish(&events.Event{Type: events.TaskStarted, TaskID: r.request.ID, Time: r.request.StartedAt, PID: c.pid, Fields: r.info().Fields(nil)})

@@ -205,9 +205,9 @@ func TestGroupWorkers(t *testing.T) {
 	})
 }
 
-// TestLimitByMistake shows that a limit of 1/h that was set by mistake ends with its correction:
-// the hour that it has used ahead does not count for a new rate, and the tasks that it has
-// postponed are tried again within 15 minutes.
+// TestLimitByMistake shows that a limit of 1/h that was set by mistake ends with its correction.
+// The hour that it has used ahead does not count for a new rate. Its postponed tasks are tried
+// again within 15 minutes.
 func TestLimitByMistake(t *testing.T) {
 	for name, next := range map[string]settings.Limit{"raised": {Rate: "10/s"}, "removed": {}} {
 		t.Run(name, func(t *testing.T) {

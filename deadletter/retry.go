@@ -36,10 +36,10 @@ const MaxRetryLetters = 100_000
 //
 // The letters of a canceled workflow are refused too, as far as [Config].Revoked knows.
 //
-// Returns [ErrNoRetry] with the reason for a workflow without a dead letter, for one whose record is
-// revoked, and for more than [MaxRetryLetters] letters. It reads all letters of the queues, twice.
-// After a crash or an error call it again; repeating all steps is safe. The report is also valid
-// with an error.
+// Returns [ErrNoRetry] with the reason for a workflow without a dead letter, for one whose record
+// is revoked, and for more than [MaxRetryLetters] letters. It reads all letters of the queues,
+// twice. After a crash or an error call it again; repeating all steps is safe. The report is also
+// valid with an error.
 func (l *Letters) Retry(ctx context.Context, root task.ID, queues ...string) (Report, error) {
 	var r Report
 	if err := root.Check(); err != nil {

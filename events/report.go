@@ -44,6 +44,6 @@ type Report struct {
 	// need that memory too.
 	//
 	// Nothing is added for tasks whose arguments have fields tagged `task:"secret"`, for tasks without
-	// a handler, for messages that name no task, and for any task if there is a Sealer.
+	// a handler, and for messages that name no task. With a Sealer nothing is added at all.
 	KeepArguments int
 }

@@ -36,8 +36,8 @@ func TestTaskInfoOnTheWire(t *testing.T) {
 	}
 }
 
-// TestOriginalAtItsLimit shows that the longest original message arrives whole, and the facts behind
-// it too.
+// TestOriginalAtItsLimit shows that the longest original message arrives whole, and the facts
+// behind it too.
 func TestOriginalAtItsLimit(t *testing.T) {
 	i := events.TaskInfo{Parent: "p", Root: "r", Attempt: 1, Original: bytes.Repeat([]byte{0xff}, events.MaxOriginal), OriginalType: "t", Headers: map[string]string{}}
 	for n := range events.MaxHeaders {

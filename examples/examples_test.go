@@ -51,7 +51,8 @@ func TestOutputs(t *testing.T) {
 		}
 	}
 	bin := t.TempDir() + "/"
-	args := append([]string{"build", "-ldflags=-s -w", "-o", bin}, raced.Flags()...) // without data for debuggers, like tests
+	// without data for debuggers, like tests
+	args := append([]string{"build", "-ldflags=-s -w", "-o", bin}, raced.Flags()...)
 	for name := range want {
 		args = append(args, "./"+name)
 	}

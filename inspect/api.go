@@ -51,7 +51,7 @@ type Tasks interface {
 	// CountTasks counts the tasks of the history that match a query. It stops at 10,000, or when
 	// 50,000 index entries were examined.
 	CountTasks(ctx context.Context, query string) (Count, error)
-	// ListRates returns what the history counted in each of the last minutes, the oldest first. The
+	// ListRates returns the counts of the history in each of the last minutes, the oldest first. The
 	// last one is the current minute.
 	ListRates(ctx context.Context, q RateQuery) (RatePage, error)
 	// GetTask returns everything that is known of a task. Returns [ErrNotFound] if no part knows it.

@@ -10,15 +10,14 @@ import (
 	"reflect"
 	"strconv"
 	"time"
-	"unicode/utf8"
 
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/deadletter"
 	"github.com/swarmiji/swarmiji/events"
 	"github.com/swarmiji/swarmiji/history"
+	"github.com/swarmiji/swarmiji/inspect/internal/original"
 	"github.com/swarmiji/swarmiji/revoke"
 	"github.com/swarmiji/swarmiji/serializer"
-	"github.com/swarmiji/swarmiji/serializer/msgpack"
 	"github.com/swarmiji/swarmiji/task"
 )
 
@@ -38,15 +37,15 @@ func (l *Local) deadLetters() (*deadletter.Letters, error) {
 	return l.letters, nil
 }
 
-// requeuer returns dead letters that refuse those of revoked tasks, as far as the bus of revocations
-// is given. It waits until it has read that bus. Call end after use.
+// requeuer returns dead letters that refuse those of revoked tasks, as far as the bus of
+// revocations is given. It waits until it has read that bus. Call end after use.
 func (l *Local) requeuer(ctx context.Context) (letters *deadletter.Letters, end func(), err error) {
 	if letters, err = l.deadLetters(); err != nil || l.cfg.Revocations == nil {
 		return letters, func() {}, err
 	}
 	list, err := revoke.New(revoke.Config{Events: l.cfg.Revocations, Logger: l.cfg.Logger})
 	if errors.Is(err, events.ErrNotRetained) {
-		return letters, func() {}, nil // only running consumers know what is revoked
+		return letters, func() {}, nil // only running consumers know the revoked tasks
 	}
 	if err != nil {
 		return nil, nil, errorf(CodeInvalid, "%v", err)
@@ -257,7 +256,7 @@ func deadLetter(l *deadletter.Letter, full, args bool) DeadLetter {
 	d.Group, d.GroupIndex, d.AtMostOnce = e.Group, e.GroupIndex, !meta.Idempotent.Or(true)
 	if args && l.Unread == nil {
 		var err error
-		if d.Args, err = readable(e.ContentType, e.Args); err != nil {
+		if d.Args, err = original.Readable(e.ContentType, e.Args); err != nil {
 			d.Unread = unread(err)
 		}
 	}
@@ -270,35 +269,4 @@ func unread(err error) string {
 		return err.Error() + "; the program swarmiji takes keys from --key-file"
 	}
 	return err.Error()
-}
-
-// readable returns serialized bytes as JSON: raw bytes as text if they are text, otherwise in
-// base64.
-func readable(contentType string, data []byte) (json.RawMessage, error) {
-	if len(data) == 0 {
-		return nil, nil
-	}
-	set, err := serializer.NewSet(msgpack.Serializer{}, serializer.JSON{}, serializer.Raw{})
-	if err != nil {
-		return nil, err
-	}
-	s, err := set.For(contentType)
-	if err != nil {
-		return nil, err
-	}
-	var v any = data
-	switch s.ContentType() {
-	case serializer.ContentJSON:
-		return data, nil
-	case serializer.ContentRaw:
-		if utf8.Valid(data) {
-			v = string(data)
-		}
-	default:
-		v = nil
-		if err := s.Unmarshal(data, &v); err != nil {
-			return nil, err
-		}
-	}
-	return json.Marshal(v)
 }

@@ -66,7 +66,7 @@ func (r *ring) receive(ctx context.Context, bus events.EventBus, good func()) er
 // eventOf returns an event for a list.
 func eventOf(e *events.Event) Event {
 	fields := maps.Clone(e.Fields)
-	events.DropOriginal(fields) // GetTask has it, for those who may see it
+	events.DropOriginal(fields) // GetTask has it, for callers with that permission
 	return Event{
 		At: e.Time, Type: e.Type, Node: e.NodeID, Task: e.TaskID, Name: e.Name, Queue: e.Queue, Args: e.Args, Result: e.Result, Error: e.Exception,
 		Retry: e.Retry, Run: Duration(e.Runtime), Fields: fields,

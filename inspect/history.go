@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/history"
-	"github.com/swarmiji/swarmiji/internal/wire"
+	"github.com/swarmiji/swarmiji/inspect/internal/original"
 	"github.com/swarmiji/swarmiji/task"
 	"github.com/swarmiji/swarmiji/workflow"
 )
@@ -106,12 +106,7 @@ func (l *Local) lookHistory(ctx context.Context, s *sighting) error {
 		return nil
 	}
 	s.queue = r.Queue
-	e, err := wire.Original(r.ID, r.Name, r.Original, r.OriginalType)
-	if err != nil {
-		s.original = &original{refused: "what the history has kept of it cannot be read: " + err.Error()}
-		return nil
-	}
-	s.original = l.originalOf(r.Queue, &original{envelope: e})
+	s.original = original.ReadKept(l.codec, r.Queue, r.ID, r.Name, r.Original, r.OriginalType)
 	return nil
 }
 
@@ -222,7 +217,7 @@ func (l *Local) rates(ctx context.Context, queue string) (*Rates, error) {
 	return r, err
 }
 
-// add adds what the history counted.
+// add adds a count of the history.
 func (r *Rates) add(b *history.Bucket) {
 	switch b.Kind {
 	case history.KindSent:
@@ -255,7 +250,7 @@ func (l *Local) ListRates(ctx context.Context, q RateQuery) (RatePage, error) {
 		page.Minutes = append(page.Minutes, Rates{Since: since.Add(time.Duration(i) * time.Minute)})
 	}
 	for i := range rows {
-		if at := int(rows[i].Minute.Sub(since) / time.Minute); at < n { // the clock of another node may be ahead
+		if at := int(rows[i].Minute.Sub(since) / time.Minute); at < n { // clocks differ
 			page.Minutes[at].add(&rows[i])
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/swarmiji/swarmiji/capability"
 	"github.com/swarmiji/swarmiji/deadletter"
 	"github.com/swarmiji/swarmiji/history"
+	"github.com/swarmiji/swarmiji/inspect/internal/original"
 	"github.com/swarmiji/swarmiji/jobs"
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 	"github.com/swarmiji/swarmiji/resultstore"
@@ -35,7 +36,7 @@ type sighting struct {
 	message  *broker.Outgoing
 	queue    string
 	envelope *task.Envelope
-	original *original // of message, dead or history; nil: not known
+	original *original.Original // of message, dead or history; nil: not known
 	dead     *DeadLetter
 	deferral *jobstore.Deferral // the wait for an answer; nil: it does not wait
 	job      *jobs.Row          // the job of a task with conditions; nil: unknown
@@ -197,7 +198,7 @@ func (l *Local) lookQueues(ctx context.Context, s *sighting) error {
 			return err
 		}
 		s.message, s.queue, s.found = &out, q, append(s.found, "queue")
-		s.original = l.original(q, out.Message)
+		s.original = original.Read(l.codec, q, out.Message)
 		if e, _, err := l.codec.Decode(out.Message); err == nil {
 			s.envelope = e
 		} else {
@@ -249,7 +250,7 @@ func (l *Local) lookDead(ctx context.Context, s *sighting) error {
 		err := l.letters.List(searching, q, deadletter.Filter{IDs: []task.ID{s.id}}, func(letter *deadletter.Letter) bool {
 			d := deadLetter(letter, true, false)
 			s.dead, s.queue, s.envelope = &d, q, letter.Task
-			s.original = l.original(q, letter.Message)
+			s.original = original.Read(l.codec, q, letter.Message)
 			return true
 		})
 		switch {
@@ -279,7 +280,7 @@ func (l *Local) GetTask(ctx context.Context, k TaskKey) (TaskDetail, error) {
 	}
 	d := s.detail()
 	if d.NotAgain = s.notAgain(); k.Args && d.NotAgain == "" {
-		d.Original = s.original.args
+		d.Original = s.original.Args
 	}
 	if len(d.Found) == 0 {
 		return d, errorf(CodeNotFound, "no part knows task %s; it was never submitted, or its record has expired, or its queue was not searched", k.ID)

@@ -25,7 +25,7 @@ type WorkflowPage struct {
 type WorkflowSummary struct {
 	Root task.ID `json:"root"`
 	Name string  `json:"name"` // of its last step; if that is not known, of the task that changed last
-	// State is that of the last step if it has ended. Otherwise it is running or waiting if a task is,
+	// State describes the last step if it has ended. Otherwise it is running or waiting if a task is,
 	// and else failed, revoked or waiting.
 	State State `json:"state"`
 	// Tasks is the number of tasks; the other numbers are parts of it.

@@ -216,8 +216,9 @@ func (x *explainer) explainQueue(ctx context.Context, ready bool) error {
 	return nil
 }
 
-// limited sets the help of busy to the end of the queue's stored limit, if that limit allows no more
-// workers in each consumer than these. Returns the errors of the settings.
+// limited adds the stored limit of the queue of busy as the reason, if that limit allows no more
+// workers in each consumer than these. busy then has no help of its own. Returns the errors of the
+// settings.
 func (x *explainer) limited(ctx context.Context, busy *Reason, workers int) error {
 	if x.l.cfg.Settings == nil {
 		return nil

@@ -2,13 +2,50 @@ package inspect
 
 import (
 	"context"
+	"slices"
 	"strings"
 
+	"github.com/swarmiji/swarmiji/history"
 	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/revoke"
 	"github.com/swarmiji/swarmiji/task"
 	"github.com/swarmiji/swarmiji/workflow"
 )
+
+// WorkflowStates returns the states of a [WorkflowSummary].
+func WorkflowStates() []State {
+	states := history.WorkflowStates()
+	all := make([]State, len(states))
+	for i, s := range states {
+		all[i] = stateOf(s)
+	}
+	return all
+}
+
+// ListWorkflows implements [Workflows].
+func (l *Local) ListWorkflows(ctx context.Context, q WorkflowQuery) (WorkflowPage, error) {
+	page := WorkflowPage{Workflows: []WorkflowSummary{}}
+	if l.cfg.History == nil {
+		return page, missing("the list of workflows", needHistory)
+	}
+	ask := history.WorkflowQuery{Limit: q.Limit, After: q.Cursor}
+	if q.State != "" {
+		i := slices.Index(WorkflowStates(), q.State)
+		if i < 0 {
+			return page, errorf(CodeInvalid, "%q is no state of a workflow, want one of %v", q.State, WorkflowStates())
+		}
+		ask.State = history.WorkflowStates()[i]
+	}
+	found, err := history.Workflows(ctx, l.cfg.History, ask)
+	page.Next = found.Next
+	for _, w := range found.Workflows {
+		page.Workflows = append(page.Workflows, WorkflowSummary{
+			Root: w.Root, Name: w.Name, State: stateOf(w.State), Tasks: w.Tasks, Succeeded: w.Succeeded, Failed: w.Failed, Skipped: w.Skipped,
+			Running: w.Running, Waiting: w.Waiting, More: w.More, Began: utc(w.Began), Changed: utc(w.Changed),
+		})
+	}
+	return page, wrapped(err)
+}
 
 // GetWorkflow implements [Workflows].
 func (l *Local) GetWorkflow(ctx context.Context, root task.ID) (Workflow, error) {

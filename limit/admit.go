@@ -49,8 +49,8 @@ type Config struct {
 // does not answer within two seconds is delayed too, so that the limit is kept.
 //
 // Tasks that wait for the same permits are spread. They retry about twice as often as tasks of this
-// process are admitted. At least one task retries in ten Delays, and each task every 15 minutes, also
-// if its rate admits it later: the limit may change.
+// process are admitted. At least one task retries in ten Delays, and each task every 15 minutes,
+// also if its rate admits it later: the limit may change.
 //
 // If the limiter is unavailable for longer than Lease, a run loses its lease but continues. More
 // than Max may then be held for the duration of this run.

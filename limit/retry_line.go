@@ -8,8 +8,8 @@ import (
 )
 
 const (
-	// maxDelay is the maximum delay of a refused task, also if its rate requires more: the limit may be
-	// raised or removed meanwhile.
+	// maxDelay is the maximum delay of a refused task, also if its rate requires more: the limit may
+	// be raised or removed meanwhile.
 	maxDelay = 15 * time.Minute
 	// maxGap is the maximum time between two tasks of a line, in Delays.
 	maxGap = 10

@@ -104,8 +104,8 @@ func QueueLimit(queue string) Key[Limit] { return Key[Limit]{ofQueue + "/" + que
 func TaskLimit(task string) Key[Limit] { return Key[Limit]{ofTask + "/" + task + "/" + isLimit} }
 
 // RateKey is the key under which a limit.Limiter counts the rate of the limit l with the key k. It
-// contains the rate, so that a changed rate begins unused: what a mistaken rate of 1/h has used
-// ahead does not delay the tasks of its correction.
+// contains the rate, so that a changed rate begins unused. The hour that a mistaken rate of 1/h has
+// used ahead does not delay tasks after its correction.
 func (l *Limit) RateKey(k Key[Limit]) string { return k.String() + "@" + l.Rate }
 
 // QueueBreaker is the key of the breaker of a queue.

@@ -122,7 +122,8 @@ func (b *buffer) String() string {
 // tasks that submit submits.
 func TestSubmitMeetsWorker(t *testing.T) {
 	submit := filepath.Join(t.TempDir(), "submit")
-	args := append([]string{"build", "-ldflags=-s -w", "-o", submit}, raced.Flags()...) // without data for debuggers, like tests
+	// without data for debuggers, like tests
+	args := append([]string{"build", "-ldflags=-s -w", "-o", submit}, raced.Flags()...)
 	if out, err := exec.Command("go", append(args, "../submit")...).CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
 	}

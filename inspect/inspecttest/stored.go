@@ -150,7 +150,7 @@ func testHistory(w *world) {
 	w.no(err)
 	c.History = store
 	api := w.h.API(w.T, c, false)
-	now := time.Now().UTC().Add(-10 * time.Second).Truncate(time.Millisecond) // the tasks end 2 s later, which may be in the next minute
+	now := time.Now().UTC().Add(-10 * time.Second).Truncate(time.Millisecond) // the tasks end later
 	var facts []*history.Facts
 	tell := func(e events.Event) {
 		e.NodeID = node

@@ -14,8 +14,8 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// testWorkflowList reads the list in pages of each size. The tasks of the workflows change in turns,
-// so that pages of tasks have tasks of workflows that were listed before.
+// testWorkflowList reads the list in pages of each size. The tasks of the workflows change in
+// turns, so that pages of tasks have tasks of workflows that were listed before.
 func testWorkflowList(w *world) {
 	store, err := memhistory.New(memhistory.Config{})
 	w.no(err)

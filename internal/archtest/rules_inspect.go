@@ -6,10 +6,16 @@ var inspecting = []rule{
 		"L4",
 		[]string{"inspect"},
 		[]string{
-			"task", "broker", "resultstore", "serializer", "serializer/msgpack", "events", "events/liveness", "router", "control", "deadletter", "revoke", "limit",
-			"when", "schedule", "jobs", "jobs/jobstore", "workflow", "history", "settings", "internal/wire", "@leaves",
+			"task", "broker", "resultstore", "serializer", "events", "events/liveness", "router", "control", "deadletter", "revoke", "limit",
+			"when", "schedule", "jobs", "jobs/jobstore", "workflow", "history", "settings", "inspect/internal/original", "internal/wire", "@leaves",
 		},
 		"what runs is shown and changed through the ports and the packages of their operators, and no adapter is known; the wire decodes messages for people",
+	},
+	{
+		"L4",
+		[]string{"inspect/internal/original"},
+		[]string{"task", "broker", "serializer", "serializer/msgpack", "internal/wire"},
+		"a copy is made of a message alone, whoever has found it",
 	},
 	{
 		"suite",

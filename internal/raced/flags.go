@@ -1,6 +1,7 @@
 package raced
 
-// Flags returns what the go command needs to build as this program was built: "-race" or nothing.
+// Flags returns the flags with which the go command builds as this program was built: "-race" or
+// none.
 func Flags() []string {
 	if Enabled {
 		return []string{"-race"}

@@ -28,8 +28,8 @@ var natsSource string
 //
 // The first call on a machine builds it, which takes some 40 seconds if nothing of it was compiled
 // before. The program stays in the user's cache, one for each version of the server, of Go and of
-// natsd, and one for tests with the race detector. Processes that need it at the same time build it once. The error wraps [ErrMissing] if the
-// go command is not installed.
+// natsd. Tests with the race detector have programs of their own. Processes that need it at the
+// same time build it once. The error wraps [ErrMissing] if the go command is not installed.
 func NATSProgram(ctx context.Context) (string, error) {
 	shared.natsd.mu.Lock()
 	defer shared.natsd.mu.Unlock()

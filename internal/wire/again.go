@@ -11,23 +11,23 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// Again returns a task with the id, name, arguments, metadata and headers of e that belongs to no
-// workflow, starts at once and does not expire. It shares the arguments of e.
+// Again returns a task with this id and the name, arguments, metadata and headers of e. It belongs
+// to no workflow, starts at once and does not expire. It shares the arguments of e.
 func Again(id task.ID, e *task.Envelope) *task.Envelope {
 	again := &task.Envelope{ID: id, Name: e.Name, ContentType: e.ContentType, Args: e.Args, Meta: e.Meta, Base: e.Base, Headers: maps.Clone(e.Headers)}
 	again.Meta.NotBefore, again.Meta.Expires = task.Opt[time.Time]{}, task.Opt[time.Time]{}
 	return again
 }
 
-// KeepOriginal returns the form in which a history keeps the task, and its media type: what Again
-// returns, so without the arguments of other tasks of its workflow. Returns the errors of
-// [msgpack.Compact].
-func KeepOriginal(e *task.Envelope) (body []byte, contentType string, err error) {
+// KeepOriginal returns the form in which a history keeps the task, and its media type. The form has
+// the result of Again, so without the arguments of other tasks of its workflow. It is nil if it
+// would have more than most bytes.
+func KeepOriginal(e *task.Envelope, most int) (body []byte, contentType string) {
 	m, err := msgpack.Compact{}.Encode(Again(e.ID, e))
-	if err != nil {
-		return nil, "", err
+	if err != nil || len(m.Body) > most {
+		return nil, ""
 	}
-	return m.Body, m.ContentType, nil
+	return m.Body, m.ContentType
 }
 
 // Original returns the task that KeepOriginal wrote. Returns [serializer.ErrMalformed] for other

@@ -93,7 +93,8 @@ func chart(p inspect.RatePage) *ratesChart {
 		}
 		for _, part := range parts(r) {
 			if part.n > 0 {
-				height := 1 + int(float64(part.n)/float64(c.Most)*(ratesHeight-3)) // so that each of three is seen
+				// each of the three can be seen
+				height := 1 + int(float64(part.n)/float64(c.Most)*(ratesHeight-3))
 				top -= height
 				c.Blocks = append(c.Blocks, block{part.class, i * minuteWidth, top, height})
 			}

@@ -7,8 +7,8 @@ import (
 	"github.com/swarmiji/swarmiji/inspect"
 )
 
-// TestChart shows that the parts of a column stand on each other within the chart, that a part is
-// never so small that it cannot be seen, and that the table has the minutes with tasks alone.
+// TestChart shows that the parts of a column stand on each other within the chart, and that each
+// part can be seen. The table has only the minutes with tasks.
 func TestChart(t *testing.T) {
 	since := time.Date(2026, 3, 4, 10, 0, 0, 0, time.UTC)
 	minute := func(n int, r inspect.Rates) inspect.Rates {
