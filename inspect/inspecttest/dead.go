@@ -203,8 +203,9 @@ func testDeadBound(w *world) {
 	if c.Done != 2 || !c.More {
 		w.Errorf("two of three letters are dropped: %+v", c)
 	}
-	if diff := cmp.Diff([]string{"a-4"}, w.deadIDs(api, inspect.DeadFilter{})); diff != "" {
-		w.Errorf("the last letter: (-want +got)\n%s", diff)
+	// RabbitMQ may put the letters that a scan has only looked at back in another order
+	if left := w.deadIDs(api, inspect.DeadFilter{}); len(left) != 1 {
+		w.Errorf("one letter is left: %v", left)
 	}
 	c, err = api.DropDead(w.ctx(), inspect.DeadChange{DeadFilter: all, Limit: 2, Confirm: queue})
 	w.no(err)
