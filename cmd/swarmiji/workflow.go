@@ -68,6 +68,9 @@ func (a *app) workflowCancelCmd() *cobra.Command {
 				if err != nil && !errors.Is(err, inspect.ErrNoConsumer) {
 					return err
 				}
+				if _, unknown := api.GetWorkflow(ctx, w.Root); errors.Is(unknown, inspect.ErrNotFound) {
+					a.Say("no task of workflow %s has begun, or the id is wrong; the cancel holds for tasks that come", w.Root)
+				}
 				var nodes []string
 				for i := range c.Nodes {
 					nodes = append(nodes, c.Nodes[i].Node)
