@@ -237,9 +237,9 @@ func TestLimitByMistake(t *testing.T) {
 				runs(1, "with the mistake")
 				set(next)
 				b.submit(3)
-				time.Sleep(time.Second)
+				time.Sleep(time.Second) // in the bubble's time
 				runs(2, "after a new task")
-				time.Sleep(16 * time.Minute)
+				time.Sleep(16 * time.Minute) // in the bubble's time
 				runs(4, "at last")
 				b.end()
 			})

@@ -93,7 +93,7 @@ func (a *app) result(ctx context.Context, s *open.Swarm, codec *wire.Codec, id t
 		out.Error, out.ErrorType = r.Error.Error(), r.Error.Type
 	}
 	if r.State == task.StateSucceeded {
-		if out.Result, err = cli.Readable(r.ContentType, r.Result); err != nil {
+		if out.Result, err = wire.Readable(r.ContentType, r.Result); err != nil {
 			return err
 		}
 	}

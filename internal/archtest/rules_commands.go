@@ -16,7 +16,7 @@ var commandLayers = []rule{
 		"L5",
 		[]string{"cmd/swarmiji/internal/cli"},
 		[]string{
-			"task", "broker", "resultstore", "events", "serializer/*", "serializer", "control", "revoke", "deadletter", "when", "schedule", "jobs", "history", "inspect",
+			"task", "broker", "resultstore", "events", "serializer/compress", "serializer", "control", "revoke", "deadletter", "when", "schedule", "jobs", "history", "inspect",
 			"inspect/httpinspect", "open", "internal/wire",
 		},
 		"commands share the opening of servers, the output and the exit statuses, and know no other command",

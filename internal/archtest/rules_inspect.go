@@ -14,7 +14,7 @@ var inspecting = []rule{
 	{
 		"L4",
 		[]string{"inspect/internal/original"},
-		[]string{"task", "broker", "serializer", "serializer/msgpack", "internal/wire"},
+		[]string{"task", "broker", "serializer", "internal/wire"},
 		"a copy is made of a message alone, whoever has found it",
 	},
 	{

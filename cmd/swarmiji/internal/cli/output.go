@@ -9,10 +9,6 @@ import (
 	"text/tabwriter"
 	"time"
 	"unicode"
-	"unicode/utf8"
-
-	"github.com/swarmiji/swarmiji/serializer"
-	"github.com/swarmiji/swarmiji/serializer/msgpack"
 )
 
 // Table is the output of a command as rows.
@@ -102,36 +98,6 @@ func Compact(v any) string {
 		return err.Error()
 	}
 	return string(text)
-}
-
-// Readable returns serialized bytes as a value for JSON: raw bytes as text if they are text,
-// otherwise in base64.
-func Readable(contentType string, data []byte) (any, error) {
-	if len(data) == 0 {
-		return nil, nil
-	}
-	set, err := serializer.NewSet(msgpack.Serializer{}, serializer.JSON{}, serializer.Raw{})
-	if err != nil {
-		return nil, err
-	}
-	s, err := set.For(contentType)
-	if err != nil {
-		return nil, err
-	}
-	switch s.ContentType() {
-	case serializer.ContentJSON:
-		return json.RawMessage(data), nil
-	case serializer.ContentRaw:
-		if utf8.Valid(data) {
-			return string(data), nil
-		}
-		return data, nil
-	}
-	var v any
-	if err := s.Unmarshal(data, &v); err != nil {
-		return nil, err
-	}
-	return v, nil
 }
 
 // maxCell limits the characters of a text in a list.
