@@ -247,11 +247,14 @@ func (f *fleet) awaitStats(b broker.Broker, what string, cond func(broker.Stats)
 //   - RabbitMQ does not count the messages that its consumers hold.
 //   - A consumer that stops gives back a message if it has not yet read that message's earlier
 //     starts.
+//
+// So each further consumer has twice as long to begin what it holds before it is told to stop.
 func (f *fleet) drain(consumers ...*program) {
 	f.t.Helper()
 	b := f.connect(f.url).Broker
-	for begin := time.Now(); ; consumers = []*program{f.consumer(settings{})} {
-		f.awaitStats(b, "nothing left to do", idle)
+	hold := 100 * time.Millisecond
+	for begin := time.Now(); ; consumers, hold = []*program{f.consumer(settings{})}, 2*hold {
+		f.awaitStats(b, "nothing left to do", idleFor(hold))
 		for _, c := range consumers {
 			c.terminate()
 		}
@@ -270,6 +273,20 @@ func (f *fleet) drain(consumers ...*program) {
 // idle reports whether no message waits and no consumer holds one, as far as the broker counts
 // them.
 func idle(s broker.Stats) bool { return s.Ready == 0 && s.Held <= 0 }
+
+// idleFor reports whether all statistics that it was asked about for a time d were idle.
+func idleFor(d time.Duration) func(s broker.Stats) bool {
+	var since time.Time
+	return func(s broker.Stats) bool {
+		switch {
+		case !idle(s):
+			since = time.Time{}
+		case since.IsZero():
+			since = time.Now()
+		}
+		return !since.IsZero() && time.Since(since) >= d
+	}
+}
 
 // awaitEmpty waits until the queue has neither ready messages nor dead letters.
 func (f *fleet) awaitEmpty(b broker.Broker) {
