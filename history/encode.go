@@ -52,12 +52,12 @@ func kinds() []Kind {
 
 // MarshalJSON returns the stored form of the facts, a JSON object, for adapters. It does not fail.
 func (f *Facts) MarshalJSON() ([]byte, error) {
-	s := storedFacts{ID: f.ID}
+	s := storedFacts{ID: f.ID, Entries: make([]storedEntry, 0, len(f.entries)), Facts: make([]storedFact, 0, len(f.facts))}
 	for i := range f.entries {
 		s.Entries = append(s.Entries, f.entries[i].stored())
 	}
 	for kind := range f.facts {
-		if one := &f.facts[kind]; one.at.Kind != "" {
+		if one := f.facts[kind]; one != nil {
 			s.Facts = append(s.Facts, storedFact{Kind: kind, At: one.at.stored(), Text: one.text})
 		}
 	}
@@ -93,7 +93,7 @@ func (f *Facts) UnmarshalJSON(data []byte) error {
 			return err
 		}
 		if one.Kind >= 0 && one.Kind < factKinds {
-			read.facts[one.Kind] = fact{at: at, text: one.Text}
+			read.facts[one.Kind] = &fact{at: at, text: one.Text}
 		}
 	}
 	*f = read

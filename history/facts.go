@@ -35,12 +35,12 @@ type Facts struct {
 	ID task.ID
 
 	entries []Entry // sorted, without duplicates; no KindProgress
-	facts   [factKinds]fact
+	facts   [factKinds]*fact // nil: not told
 }
 
-// fact is a part of the record that one event tells, and later events replace.
+// fact is a part of the record that one event tells, and later events replace. It does not change.
 type fact struct {
-	at   Entry    // of the event; its zero value: not told
+	at   Entry    // of the event
 	text []string // see the kinds
 }
 
@@ -76,7 +76,7 @@ func NewFacts(of *events.Event) *Facts {
 	at := Entry{
 		Time: time.UnixMilli(e.Time.UnixMilli()).UTC(), Node: e.NodeID, Life: info.Life, Attempt: max(info.Attempt, e.Retries+1), Generation: info.Generation,
 	}
-	set := func(kind int, text ...string) { f.facts[kind] = fact{at: at, text: text} }
+	set := func(kind int, text ...string) { f.facts[kind] = &fact{at: at, text: text} }
 	switch e.Type {
 	case events.TaskSent, events.TaskReceived:
 		at.Kind, at.Queue = KindSent, e.Queue
@@ -167,8 +167,8 @@ func whole(v any) int64 {
 // last 60. It does not change o.
 func (f *Facts) Merge(o *Facts) (changed bool) {
 	for i := range f.facts {
-		if have, more := &f.facts[i], &o.facts[i]; more.at.Kind != "" && (have.at.Kind == "" || have.compare(more) < 0) {
-			*have, changed = *more, true
+		if have, more := f.facts[i], o.facts[i]; more != nil && (have == nil || have.compare(more) < 0) {
+			f.facts[i], changed = more, true
 		}
 	}
 	before := f.entries
@@ -188,12 +188,15 @@ func (f *Facts) Merge(o *Facts) (changed bool) {
 // merge. old may be nil. A store adds these to its counts, so that an entry counts once.
 func (f *Facts) Buckets(old *Facts) []Bucket {
 	var added []Bucket
-	r := f.Record()
+	var name, queue string
+	if t := f.texts(factTask); len(t) >= 5 {
+		name, queue = t[0], t[1]
+	}
 	f.each(func(e *Entry, wait time.Duration) {
 		if !e.Kind.Counted() || old != nil && old.has(e) {
 			return
 		}
-		b := Bucket{Minute: e.Time.Truncate(time.Minute), Queue: r.Queue, Name: r.Name, Kind: e.Kind, N: 1, Run: e.Run}
+		b := Bucket{Minute: e.Time.Truncate(time.Minute), Queue: queue, Name: name, Kind: e.Kind, N: 1, Run: e.Run}
 		if e.Kind == KindStarted {
 			b.Wait = max(0, wait)
 		}
@@ -212,9 +215,9 @@ func (f *Facts) has(e *Entry) bool {
 // may change it.
 func (f *Facts) Record() Record {
 	r := Record{ID: f.ID, Wait: -1, Run: -1}
-	if t := &f.facts[factTask]; len(t.text) >= 5 {
-		r.Name, r.Queue, r.Parent, r.Root, r.Group = t.text[0], t.text[1], task.ID(t.text[2]), task.ID(t.text[3]), task.ID(t.text[4])
-		for h := t.text[5:]; len(h) >= 2; h = h[2:] {
+	if t := f.texts(factTask); len(t) >= 5 {
+		r.Name, r.Queue, r.Parent, r.Root, r.Group = t[0], t[1], task.ID(t[2]), task.ID(t[3]), task.ID(t[4])
+		for h := t[5:]; len(h) >= 2; h = h[2:] {
 			if r.Headers == nil {
 				r.Headers = make(map[string]string)
 			}
@@ -224,11 +227,12 @@ func (f *Facts) Record() Record {
 	r.Args, r.Result = f.first(factArgs), f.first(factResult)
 	r.Original, r.OriginalType = f.original()
 	f.times(&r)
-	if e := &f.facts[factError]; len(e.text) == 3 && e.at.Life == r.Life && r.State != Succeeded {
+	if e := f.facts[factError]; e != nil && len(e.text) == 3 && e.at.Life == r.Life && r.State != Succeeded {
 		r.Error, r.Class, r.Stack = e.text[0], e.text[1], e.text[2]
 	}
 	r.Timeline = slices.Clone(f.entries)
-	if p := f.facts[factProgress].at; p.Kind != "" {
+	if f.facts[factProgress] != nil {
+		p := f.facts[factProgress].at
 		r.Progress = &Progress{Done: p.Done, Total: p.Total, Note: p.Note, Time: p.Time}
 		at, _ := slices.BinarySearchFunc(r.Timeline, &p, func(e Entry, t *Entry) int { return e.compare(t) })
 		r.Timeline = slices.Insert(r.Timeline, at, p)
@@ -243,8 +247,8 @@ func (f *Facts) Record() Record {
 // original returns the kept task and its media type, or nil. After a later first receipt without
 // one it is nil too: the id was used again, for other arguments.
 func (f *Facts) original() (data []byte, mediaType string) {
-	o := &f.facts[factOriginal]
-	if len(o.text) != 2 || slices.ContainsFunc(f.entries, func(e Entry) bool {
+	o := f.facts[factOriginal]
+	if o == nil || len(o.text) != 2 || slices.ContainsFunc(f.entries, func(e Entry) bool {
 		return e.Kind == KindReceived && e.Generation == 0 && e.Attempt == o.at.Attempt && e.Time.After(o.at.Time)
 	}) {
 		return nil, ""
@@ -258,10 +262,18 @@ func (f *Facts) original() (data []byte, mediaType string) {
 
 // first returns the first text of a fact, or "".
 func (f *Facts) first(kind int) string {
-	if text := f.facts[kind].text; len(text) > 0 {
+	if text := f.texts(kind); len(text) > 0 {
 		return text[0]
 	}
 	return ""
+}
+
+// texts returns the texts of a fact, or nil.
+func (f *Facts) texts(kind int) []string {
+	if f.facts[kind] == nil {
+		return nil
+	}
+	return f.facts[kind].text
 }
 
 // each calls do for each entry in order. wait is the time that an attempt has waited before its

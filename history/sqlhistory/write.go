@@ -342,20 +342,25 @@ func (w *writer) bulk(ctx context.Context, insert, source, conflict string, rows
 	for i := range n {
 		columns[i], params[i] = fmt.Sprintf("c%d", i+1), fmt.Sprintf("$%d", i+1)
 	}
-	if source == "" {
-		source = "SELECT * FROM %s WHERE true"
-	}
 	if w.tx.Dialect() != sqlconn.Postgres {
-		for i := range n {
-			params[i] += " AS " + columns[i]
+		// VALUES, since SQLite prepares each INSERT of a query to be taken back row by row
+		values := "VALUES (" + strings.Join(params, ", ") + ")"
+		if source != "" {
+			for i := range n {
+				params[i] += " AS " + columns[i]
+			}
+			values = fmt.Sprintf(source, "(SELECT "+strings.Join(params, ", ")+") AS v")
 		}
-		text := insert + " " + fmt.Sprintf(source, "(SELECT "+strings.Join(params, ", ")+") AS v") + " " + conflict
+		text := insert + " " + values + " " + conflict
 		for _, row := range rows {
 			if _, err := w.tx.Exec(ctx, text, row...); err != nil {
 				return err
 			}
 		}
 		return nil
+	}
+	if source == "" {
+		source = "SELECT * FROM %s WHERE true"
 	}
 	args := make([]any, n)
 	for i, v := range rows[0] {
