@@ -22,7 +22,9 @@ func TestLostAckAfterLease(t *testing.T) {
 	proxy := testserver.NewProxy(t, srv.Addr())
 	ctx := testwait.Long(t)
 	ns := testserver.Namespace()
-	cfg := config(t, proxy.URL(srv.URL()), ns)
+	// A second connection would ask the server to parse the statement. It would wait for the lock
+	// there, and never execute it.
+	cfg := config(t, proxy.URL(srv.URL())+"&pool_max_conns=1", ns)
 	cfg.Lease = time.Second
 	one, two := open(t, cfg), open(t, config(t, srv.URL(), ns))
 	defer func() {

@@ -19,11 +19,19 @@ import (
 	"github.com/chromedp/chromedp"
 	"go.uber.org/goleak"
 
+	"github.com/swarmiji/swarmiji/internal/suite"
 	"github.com/swarmiji/swarmiji/internal/testserver"
 	"github.com/swarmiji/swarmiji/internal/testwait"
 )
 
 func TestMain(m *testing.M) {
+	if suite.ProcessNode() != "" {
+		if err := loadProcess(); err != nil {
+			_, _ = fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
 	goleak.VerifyTestMain(closing{m}, goleak.IgnoreAnyFunction(testserver.Reaper))
 }
 

@@ -247,12 +247,10 @@ func (f *fleet) awaitStats(b broker.Broker, what string, cond func(broker.Stats)
 //   - RabbitMQ does not count the messages that its consumers hold.
 //   - A consumer that stops gives back a message if it has not yet read that message's earlier
 //     starts.
-//
-// So each further consumer has twice as long to begin what it holds before it is told to stop.
 func (f *fleet) drain(consumers ...*program) {
 	f.t.Helper()
 	b := f.connect(f.url).Broker
-	hold := 100 * time.Millisecond
+	hold := 100 * time.Millisecond // each consumer has more time to begin its messages than the last
 	for begin := time.Now(); ; consumers, hold = []*program{f.consumer(settings{})}, 2*hold {
 		f.awaitStats(b, "nothing left to do", idleFor(hold))
 		for _, c := range consumers {
