@@ -1,5 +1,11 @@
 package events
 
+import (
+	"bytes"
+	"slices"
+	"strings"
+)
+
 // Select returns the part of a message of a [Batcher] whose types want selects, and its number of
 // events. n is the number of events of the message. The part is the message itself if want selects
 // all, and nil with the number 0 if it selects none. For authors of adapters.
@@ -24,4 +30,38 @@ func Select(message []byte, n int, want func(typ string) bool) (part []byte, cou
 		return nil, 0
 	}
 	return part, len(some)
+}
+
+// Decode returns the events of a message that f selects, as [Decode] does, or none. For authors of
+// adapters.
+//
+// It does not decode a message in which none of f's types occurs as a JSON text: a process with
+// many listeners for rare events would spend its time with all others. Such a message is no error,
+// even if it is malformed. Encoders of other programs must write types without escapes.
+func (f Filter) Decode(message []byte) ([]Event, error) {
+	if len(f.Types) > 0 && !slices.ContainsFunc(f.Types, func(typ string) bool { return occurs(message, typ) }) {
+		return nil, nil
+	}
+	es, err := Decode(message)
+	return slices.DeleteFunc(es, func(e Event) bool { return !f.Match(&e) }), err
+}
+
+// occurs reports whether a message may have an event of a type.
+func occurs(message []byte, typ string) bool {
+	for i := range len(typ) {
+		if c := typ[i]; c < ' ' || c > '~' || strings.IndexByte(`"\\<>&'/`, c) >= 0 {
+			return true // encoders escape these in different ways
+		}
+	}
+	for rest := message; ; {
+		i := bytes.Index(rest, []byte(typ))
+		if i < 0 {
+			return false
+		}
+		end := i + len(typ)
+		if i > 0 && rest[i-1] == '"' && end < len(rest) && rest[end] == '"' {
+			return true
+		}
+		rest = rest[i+1:]
+	}
 }

@@ -2,9 +2,11 @@ package events_test
 
 import (
 	"bytes"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
 
 	"github.com/swarmiji/swarmiji/events"
 )
@@ -40,5 +42,51 @@ func TestSelect(t *testing.T) {
 				t.Errorf("-want +got:\n%s", diff)
 			}
 		})
+	}
+}
+
+// TestFilterDecode shows that a filter decodes what it selects of what Decode returns. Messages of
+// one type, with types that contain each other or need escapes, are the special cases.
+func TestFilterDecode(t *testing.T) {
+	types := rapid.SampledFrom([]string{"a", "aa", "aaa", "task-sent", "task-sent-again", "sent", "é", "a&b", `a"b`, `a\b`, "a/b", "<"})
+	rapid.Check(t, func(t *rapid.T) {
+		var all []events.Event
+		for range rapid.IntRange(1, 4).Draw(t, "events") {
+			all = append(all, events.Event{Type: types.Draw(t, "type"), TaskID: "1", Name: types.Draw(t, "name")})
+		}
+		message, err := events.Encode(all)
+		if err != nil {
+			t.Skip(err) // this type cannot be sent
+		}
+		f := events.Filter{Types: rapid.SliceOfN(types, 0, 2).Draw(t, "filter")}
+		want, err := events.Decode(message)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want = slices.DeleteFunc(want, func(e events.Event) bool { return !f.Match(&e) })
+		got, err := f.Decode(message)
+		if err != nil || len(got) != len(want) || len(want) > 0 && !cmp.Equal(got, want) {
+			t.Fatalf("%s for %q: %v, %v; want %v", message, f.Types, got, err, want)
+		}
+	})
+}
+
+// TestFilterDecodeOthers decodes messages of other programs.
+func TestFilterDecodeOthers(t *testing.T) {
+	f := events.Filter{Types: []string{"task-sent"}}
+	for message, want := range map[string]int{
+		`[{"task-id": "1", "type": "task-sent"}]`:                    1,
+		`{"args": "task-sent", "type": "task-started"}`:              0,
+		`[{"type": "task-started"}, {"type" : "task-sent" }]`:        1,
+		`not JSON, and not of this type`:                             0,
+		`[{"type": "task-sent-again"}, {"type": "again-task-sent"}]`: 0,
+	} {
+		es, err := f.Decode([]byte(message))
+		if err != nil || len(es) != want {
+			t.Errorf("%s: %v, %v; want %d", message, es, err, want)
+		}
+	}
+	if _, err := f.Decode([]byte(`["task-sent"]`)); err == nil {
+		t.Error("a malformed message with the type is no error")
 	}
 }

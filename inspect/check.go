@@ -214,18 +214,24 @@ func (l *Local) checkQueues(ctx context.Context, f *findings, named []string, c 
 	}
 	names = append(names, named...)
 	slices.Sort(names)
+	r, err := l.queueReader(ctx, i, c, "")
+	if err != nil {
+		f.fail("queues", err)
+		return
+	}
 	for _, name := range slices.Compact(names) {
-		q, err := l.queue(ctx, i, c, name)
+		found, err := r.read(ctx, []string{name})
 		switch {
-		case errors.Is(err, broker.ErrNoQueue) && slices.Contains(named, name):
-			f.fail("queue "+name, fmt.Errorf("it does not exist: %w", errors.Unwrap(err)))
-			continue
-		case errors.Is(err, broker.ErrNoQueue):
-			continue // no program uses this queue
 		case err != nil:
 			f.fail("queue "+name, err)
 			continue
+		case len(found) == 0 && slices.Contains(named, name):
+			f.fail("queue "+name, fmt.Errorf("it does not exist: %w", broker.ErrNoQueue))
+			continue
+		case len(found) == 0:
+			continue // no program uses this queue
 		}
+		q := found[0]
 		explained := aside.check(f, &q, c)
 		checkQueue(f, &q, explained)
 		l.audit(ctx, f, name)

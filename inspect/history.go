@@ -204,19 +204,6 @@ func recorded(s history.State) task.State {
 	return task.State(s)
 }
 
-// rates returns the counts of a queue in the last minutes, or nil without a history.
-func (l *Local) rates(ctx context.Context, queue string) (*Rates, error) {
-	if l.cfg.History == nil {
-		return nil, nil
-	}
-	r := &Rates{Since: time.Now().Add(-rateWindow).UTC().Truncate(time.Minute)}
-	rows, err := l.cfg.History.Counts(ctx, history.CountQuery{Since: r.Since, Queue: queue})
-	for i := range rows {
-		r.add(&rows[i])
-	}
-	return r, err
-}
-
 // add adds a count of the history.
 func (r *Rates) add(b *history.Bucket) {
 	switch b.Kind {

@@ -17,6 +17,7 @@ import (
 	"github.com/swarmiji/swarmiji/events"
 	"github.com/swarmiji/swarmiji/events/liveness"
 	"github.com/swarmiji/swarmiji/history"
+	"github.com/swarmiji/swarmiji/inspect/internal/claims"
 	"github.com/swarmiji/swarmiji/internal/nodeid"
 	"github.com/swarmiji/swarmiji/internal/wire"
 	"github.com/swarmiji/swarmiji/jobs"
@@ -93,7 +94,7 @@ type Local struct {
 	cfg     Config
 	codec   *wire.Codec
 	letters *deadletter.Letters // nil: the broker's dead letters cannot be read
-	claims  claims              // of keys, for all processes if the result store can claim
+	claims  claims.Claims       // of keys, for all processes if the result store can claim
 
 	asking chan struct{} // holds a token while a goroutine asks the consumers
 	mu     sync.Mutex
@@ -134,7 +135,7 @@ func New(c Config) (*Local, error) {
 		}
 	}
 	c.Stores, c.Limits, c.Queues = maps.Clone(c.Stores), maps.Clone(c.Limits), slices.Clone(c.Queues)
-	l := &Local{cfg: c, claims: &localClaims{}, asking: make(chan struct{}, 1), silent: make(map[string]bool)}
+	l := &Local{cfg: c, claims: &claims.Local{}, asking: make(chan struct{}, 1), silent: make(map[string]bool)}
 	if shared := resultstore.ClaimerOf(nil, c.Results); shared != nil {
 		l.claims = shared
 	}

@@ -5,11 +5,9 @@ import (
 	"crypto/rand"
 	"log/slog"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/swarmiji/swarmiji/internal/wake"
-	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/task"
 )
 
@@ -26,13 +24,6 @@ const (
 	copying = "?" // followed by a random text
 	copied  = "=" // followed by the id of the copy
 )
-
-// claims is the part of [resultstore.Claimer] that once needs.
-type claims interface {
-	Claim(ctx context.Context, key, holder string, ttl time.Duration) (winner string, err error)
-	Pass(ctx context.Context, key, holder, next string, ttl time.Duration) error
-	Release(ctx context.Context, key, holder string) error
-}
 
 // once calls do, which makes a copy, for the first call with a key. The other calls return the same
 // copy. A call with another Do, Target or label is another call. Its id for do is derived from all
@@ -77,57 +68,4 @@ func (l *Local) once(ctx context.Context, c Change, key, label string, do func(c
 		l.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "inspect: the key of a copy was not stored", slog.String("copy", c.Copy), slog.Any("error", noted))
 	}
 	return c, err
-}
-
-// localClaims keeps claims in this process, where the result store cannot. Its zero value is empty.
-// Safe for concurrent use.
-type localClaims struct {
-	mu  sync.Mutex
-	all map[string]localClaim
-}
-
-type localClaim struct {
-	holder string
-	until  time.Time
-}
-
-// Claim claims key for holder if it is free, and returns the holder of the claim.
-func (s *localClaims) Claim(_ context.Context, key, holder string, ttl time.Duration) (string, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.all == nil {
-		s.all = make(map[string]localClaim)
-	}
-	now := time.Now()
-	for k, c := range s.all {
-		if !now.Before(c.until) {
-			delete(s.all, k)
-		}
-	}
-	if c, there := s.all[key]; there {
-		return c.holder, nil
-	}
-	s.all[key] = localClaim{holder, now.Add(ttl)}
-	return holder, nil
-}
-
-// Pass gives the claim of holder to next. Returns [resultstore.ErrStale] if holder has no claim.
-func (s *localClaims) Pass(_ context.Context, key, holder, next string, ttl time.Duration) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.all[key].holder != holder {
-		return resultstore.ErrStale
-	}
-	s.all[key] = localClaim{next, time.Now().Add(ttl)}
-	return nil
-}
-
-// Release ends the claim of holder.
-func (s *localClaims) Release(_ context.Context, key, holder string) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.all[key].holder == holder {
-		delete(s.all, key)
-	}
-	return nil
 }

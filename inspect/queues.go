@@ -6,10 +6,13 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/capability"
 	"github.com/swarmiji/swarmiji/control"
+	"github.com/swarmiji/swarmiji/history"
+	"github.com/swarmiji/swarmiji/inspect/internal/stats"
 	"github.com/swarmiji/swarmiji/router"
 	"github.com/swarmiji/swarmiji/settings"
 	"github.com/swarmiji/swarmiji/task"
@@ -56,22 +59,22 @@ func (l *Local) ListQueues(ctx context.Context, q QueueQuery) (QueuePage, error)
 			page.Notes = append(page.Notes, "no consumer answers or sends heartbeats, and this broker does not list its queues, so that only the queue \""+router.DefaultQueue+"\" is looked for; name the others")
 		}
 	}
-	for k, name := range names {
-		if q.Cursor != "" && name <= q.Cursor || k > 0 && name == names[k-1] {
-			continue
-		}
-		if len(page.Queues) == n {
-			page.Next = page.Queues[n-1].Name
-			break
-		}
-		one, err := l.queue(ctx, i, c, name)
-		if errors.Is(err, broker.ErrNoQueue) {
-			continue
-		}
+	names = slices.DeleteFunc(slices.Compact(names), func(name string) bool { return q.Cursor != "" && name <= q.Cursor })
+	r, err := l.queueReader(ctx, i, c, "")
+	if err != nil {
+		return page, wrapped(err)
+	}
+	for len(names) > 0 && len(page.Queues) < n {
+		part := names[:min(len(names), n-len(page.Queues))]
+		names = names[len(part):]
+		found, err := r.read(ctx, part)
 		if err != nil {
 			return page, wrapped(err)
 		}
-		page.Queues = append(page.Queues, one)
+		page.Queues = append(page.Queues, found...)
+	}
+	if len(names) > 0 {
+		page.Next = page.Queues[n-1].Name
 	}
 	return page, nil
 }
@@ -89,8 +92,18 @@ func (l *Local) GetQueue(ctx context.Context, name string) (Queue, error) {
 	if err != nil {
 		return Queue{}, err
 	}
-	q, err := l.queue(ctx, i, c, name)
-	return q, wrapped(err)
+	r, err := l.queueReader(ctx, i, c, name)
+	if err != nil {
+		return Queue{}, wrapped(err)
+	}
+	found, err := r.read(ctx, []string{name})
+	if err == nil && len(found) == 0 {
+		err = &Error{Code: CodeNotFound, Text: fmt.Sprintf("queue %s: not found", name), cause: broker.ErrNoQueue}
+	}
+	if err != nil {
+		return Queue{}, wrapped(err)
+	}
+	return found[0], nil
 }
 
 // consumers is census, and nil without an error if no part can tell of consumers.
@@ -102,39 +115,84 @@ func (l *Local) consumers(ctx context.Context) (*census, error) {
 	return c, err
 }
 
-// queue returns a queue with the answers of its consumers. c may be nil.
-func (l *Local) queue(ctx context.Context, i broker.Inspector, c *census, name string) (Queue, error) {
-	st, err := i.Stats(ctx, name)
-	if err != nil {
-		if errors.Is(err, broker.ErrNoQueue) {
-			err = &Error{Code: CodeNotFound, Text: fmt.Sprintf("queue %s: not found", name), cause: err}
+// queueReader reads queues of the broker. It has what many queues share.
+type queueReader struct {
+	broker broker.Inspector
+	census *census                   // nil: no part can tell of consumers
+	pauses map[string]settings.Pause // by queue
+	since  time.Time                 // of the rates
+	rates  map[string]*Rates         // by queue; nil: they are not known
+}
+
+// queueReader returns a reader of the queues, or of one queue. It reads the stored pauses, and the
+// counts of the history unless it has too many.
+func (l *Local) queueReader(ctx context.Context, i broker.Inspector, c *census, queue string) (*queueReader, error) {
+	r := &queueReader{broker: i, census: c, since: time.Now().Add(-rateWindow).UTC().Truncate(time.Minute)}
+	if l.cfg.Settings != nil {
+		values, err := l.cfg.Settings.List(ctx, "")
+		if err != nil {
+			return nil, err
 		}
-		return Queue{}, err
+		r.pauses = settings.Read(values).QueuePauses
 	}
-	rates, err := l.rates(ctx, name)
+	if l.cfg.History == nil {
+		return r, nil
+	}
+	rows, err := l.cfg.History.Counts(ctx, history.CountQuery{Since: r.since, Queue: queue, PerQueue: true})
+	if errors.Is(err, history.ErrQuery) {
+		return r, nil
+	}
+	r.rates = make(map[string]*Rates)
+	for k := range rows {
+		r.ratesOf(rows[k].Queue).add(&rows[k])
+	}
+	return r, err
+}
+
+// ratesOf returns the counts of a queue in the last minutes, or nil if they are not known.
+func (r *queueReader) ratesOf(queue string) *Rates {
+	if r.rates != nil && r.rates[queue] == nil {
+		r.rates[queue] = &Rates{Since: r.since}
+	}
+	return r.rates[queue]
+}
+
+// read returns the queues with these names, in this order, with the answers of their consumers. It
+// leaves out those that the broker does not have.
+func (r *queueReader) read(ctx context.Context, names []string) ([]Queue, error) {
+	counters, err := stats.Read(ctx, r.broker, names)
 	if err != nil {
-		return Queue{}, err
+		return nil, err
 	}
-	pause, err := l.activePause(ctx, settings.QueuePause(name))
-	if err != nil {
-		return Queue{}, err
-	}
-	q := Queue{Name: name, Rates: rates, Pause: pause, Ready: st.Ready, Held: st.Held, Delayed: st.Delayed, Dead: st.Dead, Oldest: utc(st.Oldest), Consumers: -1}
-	if c == nil {
-		return q, nil
-	}
-	q.Consumers = 0
-	c.consumers(name, func(_ *Worker, served *ServedQueue) {
-		q.Consumers++
-		if served == nil {
-			return
+	all := make([]Queue, 0, len(names))
+	for k, name := range names {
+		st := counters[k]
+		if st == nil {
+			continue
 		}
-		q.Workers, q.Active, q.Reserved = q.Workers+served.Workers, q.Active+served.Active, q.Reserved+served.Reserved
-		if served.Paused {
-			q.Paused++
+		q := Queue{Name: name, Rates: r.ratesOf(name), Ready: st.Ready, Held: st.Held, Delayed: st.Delayed, Dead: st.Dead, Oldest: utc(st.Oldest), Consumers: -1}
+		if p, ok := r.pauses[name]; ok && p.Active(time.Now()) {
+			q.Pause = pauseOf(&p)
 		}
-	})
-	return q, nil
+		if r.census != nil {
+			q.Consumers = 0
+			r.census.consumers(name, q.count)
+		}
+		all = append(all, q)
+	}
+	return all, nil
+}
+
+// count adds a consumer of the queue. served is nil if the consumer did not answer.
+func (q *Queue) count(_ *Worker, served *ServedQueue) {
+	q.Consumers++
+	if served == nil {
+		return
+	}
+	q.Workers, q.Active, q.Reserved = q.Workers+served.Workers, q.Active+served.Active, q.Reserved+served.Reserved
+	if served.Paused {
+		q.Paused++
+	}
 }
 
 // existing returns the known queues that exist.
@@ -144,16 +202,14 @@ func (l *Local) existing(ctx context.Context, c *census) ([]string, error) {
 	if err != nil || !ok {
 		return names, err
 	}
+	counters, err := stats.Read(ctx, i, names)
 	var all []string
-	for _, q := range names {
-		switch _, err := i.Stats(ctx, q); {
-		case err == nil:
-			all = append(all, q)
-		case !errors.Is(err, broker.ErrNoQueue):
-			return nil, err
+	for k, name := range names {
+		if counters[k] != nil {
+			all = append(all, name)
 		}
 	}
-	return all, nil
+	return all, err
 }
 
 // ListMessages implements [Queues].

@@ -83,15 +83,13 @@ func (l *listener) run(ctx context.Context, ch *amqpconn.Channel) error {
 // onMessage adds the matching events of a message to the buffer. It counts an invalid message as
 // one dropped event. It does not block.
 func (l *listener) onMessage(message []byte) {
-	es, err := events.Decode(message)
+	es, err := l.filter.Decode(message)
 	if err != nil {
 		l.malformed.Add(1)
 		return
 	}
 	for i := range es {
-		if l.filter.Match(&es[i]) {
-			l.buffer.Put(&es[i])
-		}
+		l.buffer.Put(&es[i])
 	}
 }
 

@@ -161,14 +161,11 @@ func position(d *amqp.Delivery) (offset, taken int64) {
 func (r *replay) deliver(ctx context.Context, d *amqp.Delivery) bool {
 	offset, taken := position(d)
 	if taken == 0 || r.since.IsZero() || taken >= r.since.UnixMilli() {
-		es, err := events.Decode(d.Body)
+		es, err := r.filter.Decode(d.Body)
 		if err != nil {
 			r.malformed.Add(1)
 		}
 		for i := range es {
-			if !r.filter.Match(&es[i]) {
-				continue
-			}
 			select {
 			case r.events <- es[i]:
 			case <-ctx.Done():

@@ -82,15 +82,13 @@ func (b *Bus) flush(ctx context.Context) error {
 // onMessage adds the matching events of a message to the buffer. It counts an invalid message as
 // one dropped event. It runs on the subscription's goroutine and does not block.
 func (l *listener) onMessage(m *nats.Msg) {
-	es, err := events.Decode(m.Data)
+	es, err := l.filter.Decode(m.Data)
 	if err != nil {
 		l.malformed.Add(1)
 		return
 	}
 	for i := range es {
-		if l.filter.Match(&es[i]) {
-			l.Put(&es[i])
-		}
+		l.Put(&es[i])
 	}
 }
 

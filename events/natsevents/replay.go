@@ -273,11 +273,11 @@ func (r *replay) fill(ctx context.Context) error {
 	if meta.Timestamp.Before(r.since) {
 		return nil
 	}
-	es, err := events.Decode(m.Data())
+	es, err := r.filter.Decode(m.Data())
 	if err != nil {
 		r.missed.Add(1)
 	}
-	r.buffer = slices.DeleteFunc(es, func(e events.Event) bool { return !r.filter.Match(&e) })
+	r.buffer = es
 	return nil
 }
 

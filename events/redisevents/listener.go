@@ -65,15 +65,13 @@ func (l *listener) subscribed(channel string) {
 // onMessage adds the matching events of a message to the buffer. It counts an invalid message as
 // one dropped event. It runs on the connection's goroutine and does not block.
 func (l *listener) onMessage(_, message string) {
-	es, err := events.Decode([]byte(message))
+	es, err := l.filter.Decode([]byte(message))
 	if err != nil {
 		l.malformed.Add(1)
 		return
 	}
 	for i := range es {
-		if l.filter.Match(&es[i]) {
-			l.Put(&es[i])
-		}
+		l.Put(&es[i])
 	}
 }
 

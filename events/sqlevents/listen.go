@@ -200,15 +200,13 @@ func (b *Bus) readPage(seq *int64) (n int, err error) {
 // that its events are its own. It counts an invalid message as one dropped event. It does not
 // block.
 func (l *listener) put(message []byte) {
-	es, err := events.Decode(message)
+	es, err := l.filter.Decode(message)
 	if err != nil {
 		l.malformed.Add(1)
 		return
 	}
 	for i := range es {
-		if l.filter.Match(&es[i]) {
-			l.Put(&es[i])
-		}
+		l.Put(&es[i])
 	}
 }
 

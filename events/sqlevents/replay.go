@@ -169,16 +169,12 @@ func (r *replay) read(ctx context.Context) (int, error) {
 		if row.at < r.since {
 			continue
 		}
-		es, err := events.Decode(row.body)
+		es, err := r.filter.Decode(row.body)
 		if err != nil {
 			r.dropped.Add(1)
 			continue
 		}
-		for i := range es {
-			if r.filter.Match(&es[i]) {
-				r.ready = append(r.ready, es[i])
-			}
-		}
+		r.ready = append(r.ready, es...)
 	}
 	return len(page), nil
 }

@@ -151,7 +151,7 @@ func TestKilledRecorder(t *testing.T) {
 // another process and writes to SQLite; it must have all tasks. The test prints the medians.
 func TestRecorderCost(t *testing.T) {
 	testserver.Thorough(t)
-	const rounds, perSecond, length = 5, 1200, 6 * time.Second
+	const rounds, perSecond, length = 15, 1200, 6 * time.Second
 	r := newRecorded(t, 0)
 	l := newLoad(t, r, rounds)
 	l.round("probe", perSecond, time.Second) // the connections are open

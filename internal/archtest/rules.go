@@ -463,7 +463,7 @@ var layers = []rule{
 	{
 		"test",
 		[]string{"internal/testserver", "internal/testserver/natsd"},
-		[]string{"internal/raced"},
+		nil,
 		"it starts servers and does not know what they are for; natsd is the NATS server as a program of its own",
 	},
 	{

@@ -7,7 +7,7 @@ var inspecting = []rule{
 		[]string{"inspect"},
 		[]string{
 			"task", "broker", "resultstore", "serializer", "events", "events/liveness", "router", "control", "deadletter", "revoke", "limit",
-			"when", "schedule", "jobs", "jobs/jobstore", "workflow", "history", "settings", "inspect/internal/original", "internal/wire", "@leaves",
+			"when", "schedule", "jobs", "jobs/jobstore", "workflow", "history", "settings", "inspect/internal/*", "internal/wire", "@leaves",
 		},
 		"what runs is shown and changed through the ports and the packages of their operators, and no adapter is known; the wire decodes messages for people",
 	},
@@ -16,6 +16,18 @@ var inspecting = []rule{
 		[]string{"inspect/internal/original"},
 		[]string{"task", "broker", "serializer", "internal/wire"},
 		"a copy is made of a message alone, whoever has found it",
+	},
+	{
+		"L4",
+		[]string{"inspect/internal/stats"},
+		[]string{"broker"},
+		"counters are those of the broker",
+	},
+	{
+		"L4",
+		[]string{"inspect/internal/claims"},
+		[]string{"resultstore"},
+		"one process claims keys as a result store does",
 	},
 	{
 		"suite",

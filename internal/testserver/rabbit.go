@@ -60,8 +60,8 @@ func StartRabbit(ctx context.Context, cfg RabbitConfig) (*Rabbit, error) {
 	return nil, fmt.Errorf("rabbitmq: %w", err)
 }
 
-// startRabbits starts n nodes that share one cookie and one port mapper but are not joined. It
-// waits until they answer.
+// startRabbits starts n nodes that share one cookie and one port mapper, and waits until they
+// answer. More than one node form a cluster.
 func startRabbits(ctx context.Context, n int, cfg RabbitConfig) (nodes []*Rabbit, err error) {
 	programs, err := rabbitPrograms()
 	if err != nil {
@@ -111,13 +111,15 @@ func startRabbits(ctx context.Context, n int, cfg RabbitConfig) (nodes []*Rabbit
 		if cfg.TLS != nil {
 			r.tlsPort = p[2]
 		}
-		if err := r.configure(cfg); err != nil {
+		nodes = append(nodes, r)
+	}
+	for _, r := range nodes {
+		if err := r.configure(cfg, nodes); err != nil {
 			return nil, err
 		}
 		if err := r.launch(); err != nil {
 			return nil, err
 		}
-		nodes = append(nodes, r)
 	}
 	for _, r := range nodes {
 		if err := r.ready(ctx); err != nil {
@@ -175,7 +177,7 @@ func linkLibraries(programs, dir string) error {
 }
 
 // configure makes the node's directory and writes its configuration files.
-func (r *Rabbit) configure(cfg RabbitConfig) error {
+func (r *Rabbit) configure(cfg RabbitConfig, all []*Rabbit) error {
 	if err := os.Mkdir(r.home, 0o700); err != nil {
 		return err
 	}
@@ -201,6 +203,12 @@ func (r *Rabbit) configure(cfg RabbitConfig) error {
 			"ssl_options.keyfile = "+t.Key,
 			"ssl_options.verify = verify_peer",
 			"ssl_options.fail_if_no_peer_cert = "+strconv.FormatBool(cfg.RequireClientCert))
+	}
+	if len(all) > 1 { // the first start of the nodes makes the cluster
+		lines = append(lines, "cluster_formation.peer_discovery_backend = classic_config")
+		for i, other := range all {
+			lines = append(lines, fmt.Sprintf("cluster_formation.classic_config.nodes.%d = %s", i+1, other.name))
+		}
 	}
 	conf := strings.Join(lines, "\n") + "\n" + cfg.Conf + "\n"
 	return errors.Join(

@@ -5,15 +5,17 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
+	"time"
 )
 
 // RabbitCluster is a cluster of RabbitMQ nodes on this machine.
 type RabbitCluster struct {
-	Nodes []*Rabbit // in the order of their start; the others joined the first
+	Nodes []*Rabbit
 }
 
-// StartRabbitCluster starts n nodes and joins them, which takes about 10 seconds for three. A node
-// that loses the majority pauses itself (pause_minority).
+// StartRabbitCluster starts n joined nodes, which takes about 10 seconds for three. A node that
+// loses the majority pauses itself (pause_minority).
 func StartRabbitCluster(ctx context.Context, n int, cfg RabbitConfig) (*RabbitCluster, error) {
 	if n < 1 {
 		return nil, fmt.Errorf("rabbitmq: a cluster of %d nodes", n)
@@ -23,7 +25,7 @@ func StartRabbitCluster(ctx context.Context, n int, cfg RabbitConfig) (*RabbitCl
 		var nodes []*Rabbit
 		if nodes, err = startRabbits(ctx, n, cfg); err == nil {
 			c := &RabbitCluster{Nodes: nodes}
-			if err = c.join(ctx); err == nil {
+			if err = c.joined(ctx); err == nil {
 				return c, nil
 			}
 			err = errors.Join(err, c.Close())
@@ -35,18 +37,23 @@ func StartRabbitCluster(ctx context.Context, n int, cfg RabbitConfig) (*RabbitCl
 	return nil, fmt.Errorf("rabbitmq cluster: %w", err)
 }
 
-// join joins all nodes to the first one and waits until each accepts connections.
-func (c *RabbitCluster) join(ctx context.Context) error {
-	for _, r := range c.Nodes[1:] {
-		for _, args := range [][]string{{"stop_app"}, {"join_cluster", c.Nodes[0].name}, {"start_app"}} {
-			if _, err := r.Ctl(ctx, args...); err != nil {
-				return err
-			}
-		}
-	}
+// joined waits until each node knows that all nodes run, for up to a minute.
+func (c *RabbitCluster) joined(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
 	for _, r := range c.Nodes {
-		if err := r.revive(ctx); err != nil {
-			return err
+		for {
+			out, err := r.Eval(ctx, `io:format("~w", [length(rabbit_mnesia:cluster_nodes(running))])`)
+			if err == nil && out == strconv.Itoa(len(c.Nodes)) {
+				break
+			}
+			select {
+			case <-tick.C:
+			case <-ctx.Done():
+				return fmt.Errorf("node %s knows %s running nodes of %d: %w", r.name, out, len(c.Nodes), errors.Join(err, ctx.Err()))
+			}
 		}
 	}
 	return nil
