@@ -36,8 +36,9 @@ func Select(message []byte, n int, want func(typ string) bool) (part []byte, cou
 // adapters.
 //
 // It does not decode a message in which none of f's types occurs as a JSON text: a process with
-// many listeners for rare events would spend its time with all others. Such a message is no error,
-// even if it is malformed. Encoders of other programs must write types without escapes.
+// many listeners for rare events would spend its time with all others. So a malformed message
+// without any of the types is not reported. Encoders of other programs must write types without
+// escapes.
 func (f Filter) Decode(message []byte) ([]Event, error) {
 	if len(f.Types) > 0 && !slices.ContainsFunc(f.Types, func(typ string) bool { return occurs(message, typ) }) {
 		return nil, nil

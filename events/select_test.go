@@ -45,8 +45,8 @@ func TestSelect(t *testing.T) {
 	}
 }
 
-// TestFilterDecode shows that a filter decodes what it selects of what Decode returns. Messages of
-// one type, with types that contain each other or need escapes, are the special cases.
+// TestFilterDecode shows that Filter.Decode returns the matching events of Decode, also for types
+// that contain each other or need escapes.
 func TestFilterDecode(t *testing.T) {
 	types := rapid.SampledFrom([]string{"a", "aa", "aaa", "task-sent", "task-sent-again", "sent", "é", "a&b", `a"b`, `a\b`, "a/b", "<"})
 	rapid.Check(t, func(t *rapid.T) {

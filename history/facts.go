@@ -34,7 +34,7 @@ func EventTypes() []string {
 type Facts struct {
 	ID task.ID
 
-	entries []Entry // sorted, without duplicates; no KindProgress
+	entries []Entry          // sorted, without duplicates; no KindProgress
 	facts   [factKinds]*fact // nil: not told
 }
 

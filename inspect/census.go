@@ -29,8 +29,10 @@ type census struct {
 	refused   uint64
 }
 
-// census asks the consumers, or returns answers that are younger than a second. Concurrent callers
-// share one question. It returns an error only if ctx ends, or neither Events nor Control is given.
+// census asks the consumers, or returns answers that are younger than a second. With more than a
+// hundred consumers they may be older, so that all of them give up to a hundred answers a second.
+// Concurrent callers share one question. It returns an error only if ctx ends, or neither Events
+// nor Control is given.
 func (l *Local) census(ctx context.Context) (*census, error) {
 	if l.cfg.Events == nil && l.cfg.Control == nil {
 		return nil, missing("consumers", needEvents)
@@ -44,7 +46,7 @@ func (l *Local) census(ctx context.Context) (*census, error) {
 	l.mu.Lock()
 	c := l.last
 	l.mu.Unlock()
-	if c != nil && time.Since(c.at) < fresh {
+	if c != nil && time.Since(c.at) < max(fresh, time.Duration(len(c.replies))*eachAnswer) {
 		return c, nil
 	}
 	c = l.ask(ctx)
@@ -256,13 +258,16 @@ func (c *census) queues() []string {
 	return slices.Sorted(maps.Keys(seen))
 }
 
-// answering returns the ids of the consumers that answer.
-func (c *census) answering() []string {
-	ids := make([]string, len(c.replies))
+// answering returns the nodes of the consumers that answer. With queues it leaves out those that
+// serve none of them.
+func (c *census) answering(queues []string) []string {
+	var nodes []string
 	for i := range c.replies {
-		ids[i] = c.replies[i].Node
+		if r := &c.replies[i]; len(queues) == 0 || slices.ContainsFunc(r.Queues, func(q string) bool { return slices.Contains(queues, q) }) {
+			nodes = append(nodes, r.Node)
+		}
 	}
-	return ids
+	return nodes
 }
 
 // quiet returns the number of consumers that send heartbeats and do not answer.

@@ -13,6 +13,7 @@ import (
 	"github.com/swarmiji/swarmiji/capability"
 	"github.com/swarmiji/swarmiji/control"
 	"github.com/swarmiji/swarmiji/events"
+	"github.com/swarmiji/swarmiji/inspect/internal/stats"
 	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/task"
 )
@@ -219,27 +220,43 @@ func (l *Local) checkQueues(ctx context.Context, f *findings, named []string, c 
 		f.fail("queues", err)
 		return
 	}
-	for _, name := range slices.Compact(names) {
-		found, err := r.read(ctx, []string{name})
-		switch {
-		case err != nil:
-			f.fail("queue "+name, err)
-			continue
-		case len(found) == 0 && slices.Contains(named, name):
-			f.fail("queue "+name, fmt.Errorf("it does not exist: %w", broker.ErrNoQueue))
-			continue
-		case len(found) == 0:
-			continue // no program uses this queue
-		}
-		q := found[0]
-		explained := aside.check(f, &q, c)
-		checkQueue(f, &q, explained)
-		l.audit(ctx, f, name)
-		if side, err := i.Stats(ctx, name+".suspects"); err == nil && side.Ready+side.Held+side.Dead > 0 {
-			f.warn("queue "+name, "an older version has left its side queue %s.suspects: %d waiting, %d held, %d dead letters; consumers of this version run what waits there from their next start on, and dead letters are requeued by 'swarmiji dead requeue %s.suspects'", name, side.Ready, side.Held, side.Dead, name)
+	names = slices.Compact(names)
+	parts := make([]findings, len(names))
+	stats.Each(len(names), func(k int) {
+		l.checkOne(ctx, &parts[k], r, &aside, names[k], slices.Contains(named, names[k]))
+	})
+	for _, p := range parts {
+		for _, one := range p.list {
+			if one.Check != auditCheck || !slices.Contains(f.list, one) { // queues share servers
+				f.list = append(f.list, one)
+			}
 		}
 	}
 }
+
+// checkOne checks a queue. It is wrong only for a named queue that it does not exist.
+func (l *Local) checkOne(ctx context.Context, f *findings, r *queueReader, aside *asides, name string, named bool) {
+	found, err := r.read(ctx, []string{name})
+	switch {
+	case err != nil:
+		f.fail("queue "+name, err)
+		return
+	case len(found) == 0 && named:
+		f.fail("queue "+name, fmt.Errorf("it does not exist: %w", broker.ErrNoQueue))
+		return
+	case len(found) == 0:
+		return // no program uses this queue
+	}
+	q := &found[0]
+	checkQueue(f, q, aside.check(f, q, r.census))
+	l.audit(ctx, f, name)
+	if side, err := r.broker.Stats(ctx, name+".suspects"); err == nil && side.Ready+side.Held+side.Dead > 0 {
+		f.warn("queue "+name, "an older version has left its side queue %s.suspects: %d waiting, %d held, %d dead letters; consumers of this version run what waits there from their next start on, and dead letters are requeued by 'swarmiji dead requeue %s.suspects'", name, side.Ready, side.Held, side.Dead, name)
+	}
+}
+
+// auditCheck is the check of findings about settings of the server.
+const auditCheck = "settings"
 
 // audit reports settings of the server that weaken the promises of the adapter.
 func (l *Local) audit(ctx context.Context, f *findings, queue string) {
@@ -249,11 +266,11 @@ func (l *Local) audit(ctx context.Context, f *findings, queue string) {
 	}
 	notes, err := auditor.Audit(ctx, queue)
 	if err != nil {
-		f.fail("settings", err)
+		f.fail(auditCheck, err)
 	}
 	for _, note := range notes {
 		if !slices.ContainsFunc(f.list, func(known Finding) bool { return known.Detail == note }) {
-			f.warn("settings", "%s", note)
+			f.warn(auditCheck, "%s", note)
 		}
 	}
 }

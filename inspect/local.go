@@ -35,6 +35,8 @@ const (
 	DefaultListen = 2500 * time.Millisecond
 	// fresh limits the age of answers of consumers that are used again.
 	fresh = time.Second
+	// eachAnswer is the least time from one answer of any consumer to the next, on average.
+	eachAnswer = 10 * time.Millisecond
 	// maxBody is larger than any message of a broker.
 	maxBody = 1 << 30
 )

@@ -219,7 +219,11 @@ func (l *Local) lookConsumers(ctx context.Context, s *sighting) error {
 	if n := s.census.quiet(); n > 0 {
 		s.notef("%d consumers do not answer commands, so that their running tasks are not known", n)
 	}
-	for some := range slices.Chunk(s.census.answering(), 64) { // control.MaxTargets
+	var queues []string // all; a consumer that has left a queue may still run its tasks
+	if s.history != nil && s.history.State.Terminal() {
+		queues = s.searched // it has ended, so that only a task that was run again is missed there
+	}
+	for some := range slices.Chunk(s.census.answering(queues), 64) { // control.MaxTargets
 		for _, held := range []bool{false, true} {
 			page, err := l.ListRunning(ctx, RunningQuery{Nodes: some, Held: held})
 			if err != nil && CodeOf(err) != CodeNoConsumer {

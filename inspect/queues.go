@@ -115,7 +115,8 @@ func (l *Local) consumers(ctx context.Context) (*census, error) {
 	return c, err
 }
 
-// queueReader reads queues of the broker. It has what many queues share.
+// queueReader reads queues of the broker. It has the parts that they share. Safe for concurrent
+// use.
 type queueReader struct {
 	broker broker.Inspector
 	census *census                   // nil: no part can tell of consumers
@@ -144,17 +145,19 @@ func (l *Local) queueReader(ctx context.Context, i broker.Inspector, c *census, 
 	}
 	r.rates = make(map[string]*Rates)
 	for k := range rows {
-		r.ratesOf(rows[k].Queue).add(&rows[k])
+		one := r.ratesOf(rows[k].Queue)
+		one.add(&rows[k])
+		r.rates[rows[k].Queue] = one
 	}
 	return r, err
 }
 
 // ratesOf returns the counts of a queue in the last minutes, or nil if they are not known.
 func (r *queueReader) ratesOf(queue string) *Rates {
-	if r.rates != nil && r.rates[queue] == nil {
-		r.rates[queue] = &Rates{Since: r.since}
+	if one := r.rates[queue]; one != nil || r.rates == nil {
+		return one
 	}
-	return r.rates[queue]
+	return &Rates{Since: r.since}
 }
 
 // read returns the queues with these names, in this order, with the answers of their consumers. It

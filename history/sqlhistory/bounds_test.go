@@ -233,6 +233,7 @@ func TestIndexes(t *testing.T) {
 				"class:net.DNSError node:x":        "swarmiji_history_class",
 				"error~host":                       "swarmiji_history_error",
 				"root:flow run>1s":                 "swarmiji_history_root",
+				`-root:""`:                         "swarmiji_history_step",
 				"group:g":                          "swarmiji_history_grp",
 				"header.tenant:42 state:succeeded": "swarmiji_history_header_value",
 				"state:succeeded id:ok-1":          "id",

@@ -184,8 +184,15 @@ func exact(t *history.Term) (texts []string, ok bool) {
 }
 
 // arms returns the parts of an index that together list the records of t, each record once. It
-// returns none if no index does, or if t is negated.
+// returns none if no index does, or if t is negated. Only the tasks with any root have an index.
 func (p *plan) arms(t *history.Term) []arm {
+	if t.Not && t.Field == history.FieldRoot && len(t.Values) == 1 && t.Values[0] == (history.Value{}) {
+		some := "h.root <> ''"
+		if p.dialect == sqlconn.Postgres {
+			some = "octet_length(h.root) > 0" // as the index says
+		}
+		return []arm{{index: "step", cond: func(b *builder) string { return "h.ns = " + b.arg(p.ns) + " AND " + some }}}
+	}
 	if t.Not {
 		return nil
 	}
