@@ -227,7 +227,7 @@ func (l *Local) checkQueues(ctx context.Context, f *findings, named []string, c 
 	})
 	for _, p := range parts {
 		for _, one := range p.list {
-			if one.Check != auditCheck || !slices.Contains(f.list, one) { // queues share servers
+			if one.Check != "settings" || !slices.Contains(f.list, one) { // queues share servers
 				f.list = append(f.list, one)
 			}
 		}
@@ -255,9 +255,6 @@ func (l *Local) checkOne(ctx context.Context, f *findings, r *queueReader, aside
 	}
 }
 
-// auditCheck is the check of findings about settings of the server.
-const auditCheck = "settings"
-
 // audit reports settings of the server that weaken the promises of the adapter.
 func (l *Local) audit(ctx context.Context, f *findings, queue string) {
 	auditor, ok := capability.As[broker.Auditor](l.cfg.Broker)
@@ -266,11 +263,11 @@ func (l *Local) audit(ctx context.Context, f *findings, queue string) {
 	}
 	notes, err := auditor.Audit(ctx, queue)
 	if err != nil {
-		f.fail(auditCheck, err)
+		f.fail("settings", err)
 	}
 	for _, note := range notes {
 		if !slices.ContainsFunc(f.list, func(known Finding) bool { return known.Detail == note }) {
-			f.warn(auditCheck, "%s", note)
+			f.warn("settings", "%s", note)
 		}
 	}
 }

@@ -219,9 +219,9 @@ func (l *Local) lookConsumers(ctx context.Context, s *sighting) error {
 	if n := s.census.quiet(); n > 0 {
 		s.notef("%d consumers do not answer commands, so that their running tasks are not known", n)
 	}
-	var queues []string // all; a consumer that has left a queue may still run its tasks
+	var queues []string // all: a consumer that has left a queue may still run its tasks
 	if s.history != nil && s.history.State.Terminal() {
-		queues = s.searched // it has ended, so that only a task that was run again is missed there
+		queues = s.searched
 	}
 	for some := range slices.Chunk(s.census.answering(queues), 64) { // control.MaxTargets
 		for _, held := range []bool{false, true} {

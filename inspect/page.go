@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -53,25 +54,17 @@ func (d *Duration) UnmarshalJSON(data []byte) error {
 func (d Duration) String() string { return time.Duration(d).String() }
 
 // pageLimit returns the size of a page, or ErrInvalid.
-func pageLimit(n int) (int, error) {
-	switch {
-	case n == 0:
-		return DefaultLimit, nil
-	case n < 0 || n > MaxLimit:
-		return 0, errorf(CodeInvalid, "the limit is %d, want 1 to %d", n, MaxLimit)
-	}
-	return n, nil
-}
+func pageLimit(n int) (int, error) { return limitOf(n, DefaultLimit, MaxLimit) }
 
 // bulkLimit returns how many records a change may change, or ErrInvalid.
-func bulkLimit(n int) (int, error) {
-	switch {
-	case n == 0:
-		return MaxBulk, nil
-	case n < 0 || n > MaxBulk:
-		return 0, errorf(CodeInvalid, "the limit is %d, want 1 to %d", n, MaxBulk)
+func bulkLimit(n int) (int, error) { return limitOf(n, MaxBulk, MaxBulk) }
+
+// limitOf returns n, or otherwise if n is 0, or ErrInvalid.
+func limitOf(n, otherwise, most int) (int, error) {
+	if n < 0 || n > most {
+		return 0, errorf(CodeInvalid, "the limit is %d, want 1 to %d", n, most)
 	}
-	return n, nil
+	return cmp.Or(n, otherwise), nil
 }
 
 // position reads a cursor that is a number of records to skip.

@@ -115,8 +115,7 @@ func (l *Local) consumers(ctx context.Context) (*census, error) {
 	return c, err
 }
 
-// queueReader reads queues of the broker. It has the parts that they share. Safe for concurrent
-// use.
+// queueReader reads queues of the broker. It has their common parts. Safe for concurrent use.
 type queueReader struct {
 	broker broker.Inspector
 	census *census                   // nil: no part can tell of consumers

@@ -197,15 +197,34 @@ func (s *Store) Counts(ctx context.Context, q history.CountQuery) ([]history.Buc
 	if s.conn.Dialect() == sqlconn.Postgres {
 		sum = "CAST(LEAST(sum(m.%s), 9223372036854775807) AS bigint)"
 	}
-	text := fmt.Sprintf(`SELECT %s, %s, %s, m.kind, CAST(sum(m.n) AS bigint), %s, %s
-		FROM swarmiji_history_minute AS m
-		LEFT JOIN swarmiji_history_label AS q ON q.id = m.queue LEFT JOIN swarmiji_history_label AS t ON t.id = m.name
-		WHERE m.ns = $1 AND m.minute >= $2 AND m.minute < $3 AND ($4 = '' OR q.text = $4) AND ($5 = '' OR t.text = $5)
-		GROUP BY 1, 2, 3, 4 ORDER BY 1, 2, 3, 4 LIMIT $6`, minute, queue, name, fmt.Sprintf(sum, "wait"), fmt.Sprintf(sum, "run"))
 	all := []history.Bucket{}
 	err := s.view(ctx, "counts", func(ctx context.Context, tx *sqlconn.Tx, ns int64) error {
 		all = []history.Bucket{}
-		rows, err := tx.Query(ctx, text, ns, since, before, q.Queue, q.Name, history.MaxBuckets+1)
+		cond, args := "", []any{ns, since, before, history.MaxBuckets + 1}
+		for _, one := range []struct {
+			label
+			column string
+		}{{label{labelQueue, q.Queue}, "queue"}, {label{labelName, q.Name}, "name"}} {
+			if one.text == "" {
+				continue
+			}
+			var id int64
+			err := tx.Row(ctx, "SELECT id FROM swarmiji_history_label WHERE ns = $1 AND kind = $2 AND text = $3", ns, one.kind, one.text).Scan(&id)
+			if errors.Is(err, sqlconn.ErrNoRows) {
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+			args = append(args, id)
+			cond += fmt.Sprintf(" AND m.%s = $%d", one.column, len(args))
+		}
+		text := fmt.Sprintf(`SELECT %s, %s, %s, m.kind, CAST(sum(m.n) AS bigint), %s, %s
+			FROM swarmiji_history_minute AS m
+			LEFT JOIN swarmiji_history_label AS q ON q.id = m.queue LEFT JOIN swarmiji_history_label AS t ON t.id = m.name
+			WHERE m.ns = $1 AND m.minute >= $2 AND m.minute < $3%s
+			GROUP BY 1, 2, 3, 4 ORDER BY 1, 2, 3, 4 LIMIT $4`, minute, queue, name, fmt.Sprintf(sum, "wait"), fmt.Sprintf(sum, "run"), cond)
+		rows, err := tx.Query(ctx, text, args...)
 		if err != nil {
 			return err
 		}
