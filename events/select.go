@@ -49,6 +49,9 @@ func (f Filter) Decode(message []byte) ([]Event, error) {
 
 // occurs reports whether a message may have an event of a type.
 func occurs(message []byte, typ string) bool {
+	if typ == "" {
+		return false // no event has this type
+	}
 	for i := range len(typ) {
 		if c := typ[i]; c < ' ' || c > '~' || strings.IndexByte(`"\\<>&'/`, c) >= 0 {
 			return true // encoders escape these in different ways

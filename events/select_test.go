@@ -48,7 +48,7 @@ func TestSelect(t *testing.T) {
 // TestFilterDecode shows that Filter.Decode returns the matching events of Decode, also for types
 // that contain each other or need escapes.
 func TestFilterDecode(t *testing.T) {
-	types := rapid.SampledFrom([]string{"a", "aa", "aaa", "task-sent", "task-sent-again", "sent", "é", "a&b", `a"b`, `a\b`, "a/b", "<"})
+	types := rapid.SampledFrom([]string{"", "a", "aa", "aaa", "task-sent", "task-sent-again", "sent", "é", "a&b", `a"b`, `a\b`, "a/b", "<"})
 	rapid.Check(t, func(t *rapid.T) {
 		var all []events.Event
 		for range rapid.IntRange(1, 4).Draw(t, "events") {

@@ -50,10 +50,10 @@ type Workflow struct {
 // WorkflowStates returns the states of a [Workflow].
 func WorkflowStates() []State { return []State{Started, Pending, Succeeded, Failed, Revoked, Expired} }
 
-// Workflows returns the workflows of which s has two tasks or more, those whose tasks changed last
-// first. A change of the last step alone does not move a workflow. A workflow that changes while
-// the list is read may be missing; it is at the beginning then. Returns ErrQuery for a wrong query,
-// and the errors of s.
+// Workflows returns the workflows of which s has a task other than the last step, those whose tasks
+// changed last first. A change of the last step alone does not move a workflow. A workflow that
+// changes while the list is read may be missing; it is at the beginning then. Returns ErrQuery for
+// a wrong query, and the errors of s.
 func Workflows(ctx context.Context, s Store, q WorkflowQuery) (WorkflowPage, error) {
 	page := WorkflowPage{Next: q.After}
 	n := cmp.Or(q.Limit, defaultWorkflows)

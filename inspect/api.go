@@ -103,9 +103,9 @@ type Dead interface {
 // Workflows shows and changes workflows. The id of a workflow is that of its root: the task that
 // was submitted, or for a composed one its last step.
 type Workflows interface {
-	// ListWorkflows returns the workflows of the history of which two tasks or more are known, those
-	// whose tasks changed last first. A change of the last step alone does not move a workflow. One
-	// that changes while the list is read may be missing; it is at the beginning then.
+	// ListWorkflows returns the workflows of which the history has a task other than the last step,
+	// those whose tasks changed last first. A change of the last step alone does not move a workflow.
+	// One that changes while the list is read may be missing; it is at the beginning then.
 	ListWorkflows(ctx context.Context, q WorkflowQuery) (WorkflowPage, error)
 	// GetWorkflow returns the steps of a workflow. Returns [ErrNotFound] if none is known.
 	GetWorkflow(ctx context.Context, root task.ID) (Workflow, error)

@@ -44,7 +44,7 @@ func (l *Local) census(ctx context.Context) (*census, error) {
 		return nil, wrapped(ctx.Err())
 	}
 	l.mu.Lock()
-	c := l.last
+	c, forgotten := l.last, l.forgotten
 	l.mu.Unlock()
 	if c != nil && time.Since(c.at) < max(fresh, time.Duration(len(c.replies))*eachAnswer) {
 		return c, nil
@@ -54,7 +54,9 @@ func (l *Local) census(ctx context.Context) (*census, error) {
 		return nil, wrapped(err)
 	}
 	l.mu.Lock()
-	l.last = c
+	if l.forgotten == forgotten { // otherwise c may be of before a change
+		l.last = c
+	}
 	l.mu.Unlock()
 	return c, nil
 }
@@ -63,7 +65,7 @@ func (l *Local) census(ctx context.Context) (*census, error) {
 func (l *Local) forget() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.last = nil
+	l.last, l.forgotten = nil, l.forgotten+1
 }
 
 // ask asks the consumers for their sizes, and listens for heartbeats meanwhile.

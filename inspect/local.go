@@ -98,15 +98,16 @@ type Local struct {
 	letters *deadletter.Letters // nil: the broker's dead letters cannot be read
 	claims  claims.Claims       // of keys, for all processes if the result store can claim
 
-	asking chan struct{} // holds a token while a goroutine asks the consumers
-	mu     sync.Mutex
-	last   *census            // of the consumers; nil: not asked yet
-	silent map[string]bool    // consumers that send heartbeats and do not answer
-	watch  *liveness.Observer // nil: Run does not run
-	since  time.Time          // when Run began
-	ring   *ring              // nil: Run does not run
-	tail   *auditTail         // nil: Run does not run
-	ran    atomic.Bool
+	asking    chan struct{} // holds a token while a goroutine asks the consumers
+	mu        sync.Mutex
+	last      *census            // of the consumers; nil: not asked yet
+	forgotten int                // calls of forget
+	silent    map[string]bool    // consumers that send heartbeats and do not answer
+	watch     *liveness.Observer // nil: Run does not run
+	since     time.Time          // when Run began
+	ring      *ring              // nil: Run does not run
+	tail      *auditTail         // nil: Run does not run
+	ran       atomic.Bool
 }
 
 var _ API = (*Local)(nil)

@@ -64,6 +64,7 @@ func (l *Local) ListQueues(ctx context.Context, q QueueQuery) (QueuePage, error)
 	if err != nil {
 		return page, wrapped(err)
 	}
+	page.Notes = append(page.Notes, r.notes...)
 	for len(names) > 0 && len(page.Queues) < n {
 		part := names[:min(len(names), n-len(page.Queues))]
 		names = names[len(part):]
@@ -122,6 +123,7 @@ type queueReader struct {
 	pauses map[string]settings.Pause // by queue
 	since  time.Time                 // of the rates
 	rates  map[string]*Rates         // by queue; nil: they are not known
+	notes  []string
 }
 
 // queueReader returns a reader of the queues, or of one queue. It reads the stored pauses, and the
@@ -140,6 +142,7 @@ func (l *Local) queueReader(ctx context.Context, i broker.Inspector, c *census, 
 	}
 	rows, err := l.cfg.History.Counts(ctx, history.CountQuery{Since: r.since, Queue: queue, PerQueue: true})
 	if errors.Is(err, history.ErrQuery) {
+		r.notes = []string{"too many queues have run tasks in the last minutes to show their rates; ask for one queue"}
 		return r, nil
 	}
 	r.rates = make(map[string]*Rates)
@@ -204,14 +207,7 @@ func (l *Local) existing(ctx context.Context, c *census) ([]string, error) {
 	if err != nil || !ok {
 		return names, err
 	}
-	counters, err := stats.Read(ctx, i, names)
-	var all []string
-	for k, name := range names {
-		if counters[k] != nil {
-			all = append(all, name)
-		}
-	}
-	return all, err
+	return stats.Existing(ctx, i, names)
 }
 
 // ListMessages implements [Queues].

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/swarmiji/swarmiji/task"
 )
 
 // Limits of the texts of a value, in bytes.
@@ -104,9 +106,12 @@ func QueueLimit(queue string) Key[Limit] { return Key[Limit]{ofQueue + "/" + que
 func TaskLimit(task string) Key[Limit] { return Key[Limit]{ofTask + "/" + task + "/" + isLimit} }
 
 // RateKey is the key under which a limit.Limiter counts the rate of the limit l with the key k. It
-// contains the rate, so that a changed rate begins unused. The hour that a mistaken rate of 1/h has
-// used ahead does not delay tasks after its correction.
-func (l *Limit) RateKey(k Key[Limit]) string { return k.String() + "@" + l.Rate }
+// contains the rate as numbers, so that a changed rate begins unused. The hour that a mistaken rate
+// of 1/h has used ahead does not delay tasks after its correction.
+func (l *Limit) RateKey(k Key[Limit]) string {
+	n, per, _ := task.ParseRate(l.Rate) // CheckLimit refuses other rates
+	return fmt.Sprintf("%s@%d/%v", k, n, per)
+}
 
 // QueueBreaker is the key of the breaker of a queue.
 func QueueBreaker(queue string) Key[Breaker] {

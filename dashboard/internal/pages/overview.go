@@ -27,7 +27,8 @@ type overviewData struct {
 	WorkersErr  error
 
 	Queues     []inspect.Queue
-	MoreQueues int // queues that are not shown
+	MoreQueues int  // queues that are not shown
+	Beyond     bool // there are further queues, which were not read
 	Notes      []string
 	Rates      bool // a history is given
 	QueuesErr  error
@@ -38,6 +39,9 @@ type overviewData struct {
 
 // AllWorkers returns the number of consumers.
 func (d *overviewData) AllWorkers() int { return len(d.Workers) + d.MoreWorkers }
+
+// AllQueues returns the number of queues that were read.
+func (d *overviewData) AllQueues() int { return len(d.Queues) + d.MoreQueues }
 
 // trouble is something that is stuck. At most one help is set.
 type trouble struct {
@@ -81,7 +85,7 @@ func (p *Pages) overview(r *request) (any, string, error) {
 	reads.Go(func() { d.Hour, d.HourErr = p.hour(ctx, "") })
 	reads.Wait()
 	d.Queues, d.MoreQueues = fullest(queues.Queues)
-	d.Notes = queues.Notes
+	d.Notes, d.Beyond = queues.Notes, queues.Next != ""
 	d.Rates = slices.ContainsFunc(d.Queues, func(q inspect.Queue) bool { return q.Rates != nil })
 	d.Stuck, d.Checked = troubles(report.Findings, queues.Queues)
 	d.Workers, d.Producers = busy(workers.Workers, running.Tasks)
@@ -190,9 +194,11 @@ func fullest(all []inspect.Queue) (shown []inspect.Queue, more int) {
 // maxBusy limits the consumers that the overview asks for their tasks.
 const maxBusy = 50
 
-// busyNodes returns the nodes of the first consumers that run tasks. The others are not asked for
+// busyNodes returns the nodes of the consumers that run most tasks. The others are not asked for
 // their tasks: each answer costs its consumer some time.
 func busyNodes(workers []inspect.Worker) (nodes []string) {
+	workers = slices.Clone(workers) // other pages have the same answer
+	slices.SortStableFunc(workers, func(a, b inspect.Worker) int { return b.Active - a.Active })
 	for i := range workers {
 		if w := &workers[i]; w.Active > 0 && w.Answers && len(nodes) < maxBusy {
 			nodes = append(nodes, w.Node)

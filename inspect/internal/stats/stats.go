@@ -49,3 +49,19 @@ func Read(ctx context.Context, i broker.Inspector, names []string) ([]*broker.St
 	})
 	return all, cmp.Or(errs...)
 }
+
+// Existing returns the names of the queues that the broker has. Returns one of the errors of the
+// broker.
+func Existing(ctx context.Context, i broker.Inspector, names []string) ([]string, error) {
+	counters, err := Read(ctx, i, names)
+	if err != nil {
+		return nil, err
+	}
+	var all []string
+	for k, name := range names {
+		if counters[k] != nil {
+			all = append(all, name)
+		}
+	}
+	return all, nil
+}
