@@ -48,7 +48,9 @@ func TestSelect(t *testing.T) {
 // TestFilterDecode shows that Filter.Decode returns the matching events of Decode, also for types
 // that contain each other or need escapes.
 func TestFilterDecode(t *testing.T) {
-	types := rapid.SampledFrom([]string{"", "a", "aa", "aaa", "task-sent", "task-sent-again", "sent", "é", "a&b", `a"b`, `a\b`, "a/b", "<"})
+	sent := []string{"a", "aa", "aaa", "task-sent", "task-sent-again", "sent", "a&b", `a"b`, `a\b`, "a/b", "<"}
+	// no event can have the last two
+	types, wanted := rapid.SampledFrom(sent), rapid.SampledFrom(append(sent[:len(sent):len(sent)], "", "é"))
 	rapid.Check(t, func(t *rapid.T) {
 		var all []events.Event
 		for range rapid.IntRange(1, 4).Draw(t, "events") {
@@ -56,9 +58,9 @@ func TestFilterDecode(t *testing.T) {
 		}
 		message, err := events.Encode(all)
 		if err != nil {
-			t.Skip(err) // this type cannot be sent
+			t.Fatal(err)
 		}
-		f := events.Filter{Types: rapid.SliceOfN(types, 0, 2).Draw(t, "filter")}
+		f := events.Filter{Types: rapid.SliceOfN(wanted, 0, 2).Draw(t, "filter")}
 		want, err := events.Decode(message)
 		if err != nil {
 			t.Fatal(err)
