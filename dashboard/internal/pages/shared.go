@@ -16,6 +16,14 @@ const (
 	readTime  = 30 * time.Second // limits a shared read
 )
 
+// The answer to a slow question is kept longer, so that open pages use a tenth of the time for it:
+// keepTimes as long as it took, up to keepMost. Up to twice that age it is shown while a new one is
+// read.
+const (
+	keepTimes = 10
+	keepMost  = 5 * time.Second
+)
+
 // shared is an API whose slow reads are shared by callers that ask for the same at the same time.
 // So many open pages cost as much as one. Callers must not change the answers.
 type shared struct {
@@ -27,6 +35,8 @@ type shared struct {
 	reports  memo[inspect.Report]
 	failures memo[failureGroups]
 	rates    memo[inspect.RatePage]
+	dead     memo[inspect.DeadPage]
+	audit    memo[inspect.AuditPage]
 
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -78,6 +88,8 @@ func (s *shared) forget() {
 	s.reports.forget()
 	s.failures.forget()
 	s.rates.forget()
+	s.dead.forget()
+	s.audit.forget()
 }
 
 func (s *shared) ListQueues(ctx context.Context, q inspect.QueueQuery) (inspect.QueuePage, error) {
@@ -96,6 +108,14 @@ func (s *shared) ListRates(ctx context.Context, q inspect.RateQuery) (inspect.Ra
 	return get(ctx, s, &s.rates, keep, q, s.API.ListRates)
 }
 
+func (s *shared) ListDead(ctx context.Context, q inspect.DeadQuery) (inspect.DeadPage, error) {
+	return get(ctx, s, &s.dead, keep, q, s.API.ListDead)
+}
+
+func (s *shared) ListAudit(ctx context.Context, q inspect.AuditQuery) (inspect.AuditPage, error) {
+	return get(ctx, s, &s.audit, keep, q, s.API.ListAudit)
+}
+
 func (s *shared) Check(ctx context.Context, q inspect.CheckQuery) (inspect.Report, error) {
 	return get(ctx, s, &s.reports, keepCheck, q, s.API.Check)
 }
@@ -111,7 +131,8 @@ func (s *shared) groups(ctx context.Context) ([]failure, bool, error) {
 
 // memo keeps answers for a while, by question.
 type memo[V any] struct {
-	stale time.Duration // an answer of this age is returned while a new one is read; 0: none is
+	// An answer of this age is returned while a new one is read. 0: only a slow answer is.
+	stale time.Duration
 
 	mu      sync.Mutex
 	answers map[string]*answer[V]
@@ -122,7 +143,8 @@ type answer[V any] struct {
 	done  chan struct{}
 	v     V
 	err   error
-	at    time.Time  // when it was asked
+	at    time.Time // when it was asked
+	took  time.Duration
 	older *answer[V] // given to callers until done is closed; nil: no older answer
 }
 
@@ -169,8 +191,12 @@ func (a *answer[V]) end(err error) {
 	if err != nil {
 		a.err = err
 	}
+	a.took = time.Since(a.at)
 	close(a.done)
 }
+
+// slow returns how long an answer that is read is kept because it took long.
+func (a *answer[V]) slow() time.Duration { return min(keepTimes*a.took, keepMost) }
 
 // start runs read and then end, in a goroutine for which close waits.
 func (s *shared) start(read func(), end func(error)) {
@@ -194,9 +220,9 @@ func (m *memo[V]) answer(key string, keep time.Duration, start func(*answer[V]))
 	if a != nil {
 		age, over := a.age()
 		switch {
-		case !over || age < keep && a.err == nil:
+		case !over || age < max(keep, a.slow()) && a.err == nil:
 			return a
-		case a.err != nil || age > m.stale:
+		case a.err != nil || age > max(m.stale, 2*a.slow()):
 			a = nil
 		}
 	}
@@ -204,7 +230,7 @@ func (m *memo[V]) answer(key string, keep time.Duration, start func(*answer[V]))
 		m.answers = make(map[string]*answer[V])
 	}
 	for k, old := range m.answers {
-		if age, over := old.age(); over && age > max(keep, m.stale) {
+		if age, over := old.age(); over && age > max(keep, m.stale, 2*old.slow()) {
 			delete(m.answers, k)
 		}
 	}
