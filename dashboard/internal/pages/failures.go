@@ -63,6 +63,14 @@ func (f *failure) Selects() bool {
 	return f.Name != "" || f.Part() != "" && f.Message != "other"
 }
 
+// Requeue returns the label of the button that requeues the dead letters of the group.
+func (f *failure) Requeue() string {
+	if f.Part() == "" {
+		return "Requeue all of this name" // no text of the message tells the group from the others
+	}
+	return "Requeue"
+}
+
 // failures returns the groups of the failed tasks of the last day, the most recent first. more says
 // that older failures were not read. Without a history it groups the dead letters of the queues.
 func failures(ctx context.Context, api inspect.API) (groups []failure, more bool, err error) {
@@ -181,6 +189,7 @@ func deadGroups(ctx context.Context, api inspect.API) (groups []failure, more bo
 	if err != nil {
 		return nil, false, err
 	}
+	more = queues.Next != ""
 	for i := range queues.Queues {
 		q := &queues.Queues[i]
 		if q.Dead <= 0 {

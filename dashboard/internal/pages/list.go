@@ -107,10 +107,10 @@ func (p *Pages) setting(ctx context.Context, queue string) (inspect.Setting, err
 			}
 		}
 		if q.Cursor = page.Next; q.Cursor == "" {
-			break
+			return inspect.Setting{}, nil
 		}
 	}
-	return inspect.Setting{}, nil
+	return inspect.Setting{}, &inspect.Error{Code: inspect.CodeUnavailable, Text: "There are too many limits and pauses to find those of the queue"}
 }
 
 type tasksData struct {
@@ -175,6 +175,7 @@ type deadData struct {
 	Queue   string
 	Filter  inspect.DeadFilter
 	Queues  []inspect.Queue // with dead letters, if no queue is selected
+	More    bool            // there are queues that were not read
 	Summary inspect.DeadSummary
 	Reasons []failure // the reasons of the summary without their particular parts
 	Page    inspect.DeadPage
@@ -185,8 +186,9 @@ func (p *Pages) dead(r *request) (any, string, error) {
 	d := deadData{Queue: f.text("queue"), Filter: f.dead()}
 	if d.Queue == "" {
 		page, err := p.api.ListQueues(r.Context(), inspect.QueueQuery{Limit: inspect.MaxLimit})
+		d.More = page.Next != ""
 		for _, q := range page.Queues {
-			if q.Dead != 0 {
+			if q.Dead > 0 {
 				d.Queues = append(d.Queues, q)
 			}
 		}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -23,7 +24,7 @@ const (
 	longPoll   = 20 * time.Second // of the one subscription
 	maxCatchUp = 20               // pages that a resumed stream reads
 	// settle is the time from an event until a page shows it: a recorder writes its events so late,
-	// and shared answers are as old.
+	// and most shared answers are kept for a part of it.
 	settle = keep + 1250*time.Millisecond
 	// lag is the time after the last event until a page is loaded once more: a busy recorder is late.
 	lag = 6 * time.Second
@@ -31,8 +32,9 @@ const (
 
 // live sends events to browsers. One goroutine asks the API for all streams, while there are any.
 type live struct {
-	api    inspect.API
-	logger *slog.Logger
+	api     inspect.API
+	changed func() // called before the streams get the event of a change through an inspect.API
+	logger  *slog.Logger
 
 	mu      sync.Mutex
 	streams map[*stream]bool
@@ -49,8 +51,8 @@ type stream struct {
 	missed chan struct{} // has a value if a page did not fit
 }
 
-func newLive(api inspect.API, logger *slog.Logger) *live {
-	return &live{api: api, logger: logger, streams: make(map[*stream]bool), ending: make(chan struct{})}
+func newLive(api inspect.API, changed func(), logger *slog.Logger) *live {
+	return &live{api: api, changed: changed, logger: logger, streams: make(map[*stream]bool), ending: make(chan struct{})}
 }
 
 // close ends all streams, also those whose browsers read nothing. Idempotent.
@@ -118,6 +120,9 @@ func (l *live) read(ctx context.Context, cursor string) {
 			continue
 		}
 		cursor = page.Next
+		if page.Lost || slices.ContainsFunc(page.Events, func(e inspect.Event) bool { return e.Type == inspect.AuditEvent }) {
+			l.changed()
+		}
 		if len(page.Events) > 0 || page.Lost {
 			l.give(ctx, page)
 		}

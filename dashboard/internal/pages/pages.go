@@ -58,8 +58,8 @@ type page struct {
 
 // New returns the pages. It does no I/O. Close them after use.
 func New(c Config) (*Pages, error) {
-	p := &Pages{c: c, api: newShared(c.API), mux: http.NewServeMux(), templates: make(map[string]*template.Template)}
-	p.live = newLive(c.API, c.Logger)
+	p := &Pages{c: c, api: newShared(c.API, c.Logger), mux: http.NewServeMux(), templates: make(map[string]*template.Template)}
+	p.live = newLive(c.API, p.api.forget, c.Logger)
 	all := append(pages(), page{name: "act"})
 	for _, one := range all {
 		t, err := template.New("layout.html").Funcs(functions()).ParseFS(files, "templates/layout.html", "templates/parts.html", "templates/"+one.name+".html")

@@ -3,6 +3,8 @@ package pages
 import (
 	"context"
 	"encoding/json"
+	"log/slog"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -16,18 +18,22 @@ const (
 	readTime  = 30 * time.Second // limits a shared read
 )
 
-// The answer to a slow question is kept longer, so that open pages use a tenth of the time for it:
-// keepTimes as long as it took, up to keepMost. Up to twice that age it is shown while a new one is
-// read.
+// The answer to a slow question is kept longer, so that pages ask for it in a tenth of the time:
+// keepTimes as long as it took, but at most keepMost. Up to twice that age it is shown while a new
+// one is read. That is less than lag, so the last load of a page shows the change.
 const (
 	keepTimes = 10
-	keepMost  = 5 * time.Second
+	keepMost  = 5 * time.Second / 2
 )
+
+// maxAnswers limits the answers that are kept of one kind of question.
+const maxAnswers = 100
 
 // shared is an API whose slow reads are shared by callers that ask for the same at the same time.
 // So many open pages cost as much as one. Callers must not change the answers.
 type shared struct {
 	inspect.API
+	logger *slog.Logger
 
 	queues   memo[inspect.QueuePage]
 	workers  memo[inspect.WorkerPage]
@@ -35,7 +41,6 @@ type shared struct {
 	reports  memo[inspect.Report]
 	failures memo[failureGroups]
 	rates    memo[inspect.RatePage]
-	dead     memo[inspect.DeadPage]
 	audit    memo[inspect.AuditPage]
 
 	ctx    context.Context
@@ -51,8 +56,8 @@ type failureGroups struct {
 	more   bool
 }
 
-func newShared(api inspect.API) *shared {
-	s := &shared{API: api}
+func newShared(api inspect.API, logger *slog.Logger) *shared {
+	s := &shared{API: api, logger: logger}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.reports.stale = stale
 	return s
@@ -88,7 +93,6 @@ func (s *shared) forget() {
 	s.reports.forget()
 	s.failures.forget()
 	s.rates.forget()
-	s.dead.forget()
 	s.audit.forget()
 }
 
@@ -106,10 +110,6 @@ func (s *shared) ListRunning(ctx context.Context, q inspect.RunningQuery) (inspe
 
 func (s *shared) ListRates(ctx context.Context, q inspect.RateQuery) (inspect.RatePage, error) {
 	return get(ctx, s, &s.rates, keep, q, s.API.ListRates)
-}
-
-func (s *shared) ListDead(ctx context.Context, q inspect.DeadQuery) (inspect.DeadPage, error) {
-	return get(ctx, s, &s.dead, keep, q, s.API.ListDead)
 }
 
 func (s *shared) ListAudit(ctx context.Context, q inspect.AuditQuery) (inspect.AuditPage, error) {
@@ -155,7 +155,7 @@ func (m *memo[V]) forget() {
 }
 
 // get returns the answer to q. One read runs for all callers with this question; it does not end
-// with a caller's ctx.
+// with a caller's ctx. If m has too many other answers, the caller reads for itself.
 func get[Q, V any](ctx context.Context, s *shared, m *memo[V], keep time.Duration, q Q, read func(context.Context, Q) (V, error)) (V, error) {
 	key, err := json.Marshal(q)
 	if err != nil {
@@ -169,6 +169,9 @@ func get[Q, V any](ctx context.Context, s *shared, m *memo[V], keep time.Duratio
 			a.v, a.err = read(reading, q)
 		}, a.end)
 	})
+	if a == nil {
+		return read(ctx, q)
+	}
 	select {
 	case <-a.done:
 		return a.v, a.err
@@ -207,12 +210,20 @@ func (s *shared) start(read func(), end func(error)) {
 		return
 	}
 	s.reads.Go(func() {
+		var err error
+		defer func() {
+			if p := recover(); p != nil { // a server of HTTP recovers from one in a handler
+				s.logger.Error("dashboard: panic in a read", slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
+				err = &inspect.Error{Code: inspect.CodeInternal, Text: "the dashboard cannot read this; its log has the reason"}
+			}
+			end(err)
+		}()
 		read()
-		end(nil)
 	})
 }
 
-// answer returns the answer to a question, which may still be read. start begins to read.
+// answer returns the answer to a question, which may still be read. start begins to read. Returns
+// nil if m has maxAnswers others.
 func (m *memo[V]) answer(key string, keep time.Duration, start func(*answer[V])) *answer[V] {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -233,6 +244,9 @@ func (m *memo[V]) answer(key string, keep time.Duration, start func(*answer[V]))
 		if age, over := old.age(); over && age > max(keep, m.stale, 2*old.slow()) {
 			delete(m.answers, k)
 		}
+	}
+	if a == nil && len(m.answers) >= maxAnswers {
+		return nil
 	}
 	fresh := &answer[V]{done: make(chan struct{}), at: time.Now()}
 	if a != nil {

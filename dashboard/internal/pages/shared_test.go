@@ -2,6 +2,7 @@ package pages
 
 import (
 	"context"
+	"log/slog"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -24,13 +25,13 @@ func (a *slowAPI) ListWorkers(context.Context, inspect.WorkerQuery) (inspect.Wor
 }
 
 // TestSlowAnswersAreKept loads a page once a second for a minute. An answer that is read quickly is
-// new each time. A slow one is read in a tenth of the time, or each five seconds, and no load waits
+// new each time. A slow one is read in a tenth of the time, or each 2.5 seconds, and no load waits
 // for the second one. A load after a pause, or after a change, is given no old answer.
 func TestSlowAnswersAreKept(t *testing.T) {
-	for takes, most := range map[time.Duration]int{time.Millisecond: 60, 300 * time.Millisecond: 20, 2 * time.Second: 12} {
+	for takes, most := range map[time.Duration]int{time.Millisecond: 60, 300 * time.Millisecond: 20, 2 * time.Second: 20} {
 		synctest.Test(t, func(t *testing.T) {
 			api := &slowAPI{takes: takes}
-			s := newShared(api)
+			s := newShared(api, slog.Default())
 			load := func() (read int, waited time.Duration) {
 				began := time.Now()
 				page, err := s.ListWorkers(t.Context(), inspect.WorkerQuery{})
@@ -62,5 +63,63 @@ func TestSlowAnswersAreKept(t *testing.T) {
 				t.Error(err)
 			}
 		})
+	}
+}
+
+// panicAPI panics in a read. Its events are one change.
+type panicAPI struct {
+	inspect.API
+	told bool
+}
+
+func (*panicAPI) ListQueues(context.Context, inspect.QueueQuery) (inspect.QueuePage, error) {
+	panic("out of order")
+}
+
+func (a *panicAPI) ListEvents(ctx context.Context, _ inspect.EventQuery) (inspect.EventPage, error) {
+	if a.told {
+		<-ctx.Done()
+		return inspect.EventPage{}, ctx.Err()
+	}
+	a.told = true
+	return inspect.EventPage{Events: []inspect.Event{{Type: inspect.AuditEvent}}}, nil
+}
+
+// TestPanicInARead shows that a panic in a shared read is an error for its callers.
+func TestPanicInARead(t *testing.T) {
+	s := newShared(&panicAPI{}, slog.New(slog.DiscardHandler))
+	if _, err := s.ListQueues(t.Context(), inspect.QueueQuery{}); inspect.CodeOf(err) != inspect.CodeInternal {
+		t.Errorf("a panic: %v", err)
+	}
+	if err := s.close(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestAnswersAreLimited asks more different questions than answers are kept. Each is answered.
+func TestAnswersAreLimited(t *testing.T) {
+	s := newShared(&slowAPI{}, slog.Default())
+	for i := range 3 * maxAnswers {
+		page, err := s.ListWorkers(t.Context(), inspect.WorkerQuery{Limit: i + 1})
+		if err != nil || len(page.Workers) != i+1 {
+			t.Fatalf("question %d: %d, %v", i, len(page.Workers), err)
+		}
+	}
+	if n := len(s.workers.answers); n > maxAnswers {
+		t.Errorf("%d answers are kept", n)
+	}
+	if err := s.close(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestChangesDropAnswers shows that the event of a change, by whatever process, drops the shared
+// answers.
+func TestChangesDropAnswers(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	l := newLive(&panicAPI{}, cancel, slog.Default())
+	l.read(ctx, "")
+	if ctx.Err() == nil || t.Context().Err() != nil {
+		t.Error("the change was not told")
 	}
 }

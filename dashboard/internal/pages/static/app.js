@@ -53,10 +53,17 @@ function say(text, state) {
 
 const partsOf = (root) => [...root.querySelectorAll('[data-live][id]')];
 
-// A part in use stays as it is until it is left.
+// A field differs from what the server has sent.
+function edited(field) {
+  if (field.options) return [...field.options].some((o) => o.selected !== o.defaultSelected);
+  return field.type !== 'hidden' && field.value !== field.defaultValue;
+}
+
+// A part in use stays as it is until it is left. One with an edited field stays until it is sent.
 function inUse(part) {
   const active = document.activeElement;
-  const typing = part.contains(active) && active.matches('input, select, textarea');
+  const fields = 'input, select, textarea';
+  const typing = part.contains(active) && active.matches(fields) || [...part.querySelectorAll(fields)].some(edited);
   const parts = part.matches('[data-live]') ? [part] : partsOf(part);
   return typing || parts.some((p) => p.matches(':hover') || [...p.querySelectorAll('details')].some((d) => d.open));
 }
