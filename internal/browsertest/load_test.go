@@ -158,11 +158,11 @@ type load struct {
 	history open.HistoryStore
 
 	mu    sync.Mutex
-	used  time.Duration // processor time of the workers
-	tasks int64         // that have run
+	used  time.Duration              // processor time of the workers
+	tasks int64                      // that have run
 	first map[string][]time.Duration // of the loads with which the pages open, all at once
 	times map[string][]time.Duration // of later loads
-	heaps []uint64 // in MiB
+	heaps []uint64                   // in MiB
 }
 
 // newLoad fills a history and starts the workers. They end with the test.
