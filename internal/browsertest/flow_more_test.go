@@ -218,7 +218,8 @@ func noScript(w *world, b *tab) {
 	b.base = w.around(dashboard.Config{}, func(h http.Handler) http.Handler {
 		return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 			if r.URL.Path == "/static/app.js" {
-				http.NotFound(rw, r)
+				rw.Header().Set("Content-Type", "text/javascript") // another type would be an error of its own
+				rw.WriteHeader(http.StatusNotFound)
 				return
 			}
 			h.ServeHTTP(rw, r)
@@ -245,7 +246,7 @@ func removeEntry(w *world, b *tab) {
 	b.click(".actions", "Pause")
 	b.sees("Done.")
 	b.click("main", "Back")
-	b.sees("It has no further run.")
+	b.sees("It is paused and does not run.")
 	b.click(".actions", "Resume")
 	b.sees("Done.")
 	b.click("main", "Back")

@@ -222,18 +222,24 @@ func TestRabbitMemoryAlarmBlocks(t *testing.T) {
 				if err := set(deadline(t, 30*time.Second), on); err != nil {
 					t.Fatal(err)
 				}
-				if on { // a node tells a connection that it is blocked when the connection publishes
-					if err := ch.PublishWithContext(t.Context(), "", "nowhere", false, false, amqp.Publishing{}); err != nil {
-						t.Fatal(err)
+				// A connection that publishes is told that it is blocked. It may have published before the node knew
+				// of the alarm.
+				patience, told := time.After(time.Minute), false
+				for !told {
+					if on {
+						if err := ch.PublishWithContext(t.Context(), "", "nowhere", false, false, amqp.Publishing{}); err != nil {
+							t.Fatal(err)
+						}
 					}
-				}
-				select {
-				case b := <-blocked:
-					if b.Active != on {
-						t.Fatalf("blocked = %v after the alarm was set to %v", b.Active, on)
+					select {
+					case b := <-blocked:
+						if told = true; b.Active != on {
+							t.Fatalf("blocked = %v after the alarm was set to %v", b.Active, on)
+						}
+					case <-time.After(200 * time.Millisecond):
+					case <-patience:
+						t.Fatalf("no word of the alarm set to %v", on)
 					}
-				case <-time.After(20 * time.Second):
-					t.Fatalf("no word of the alarm set to %v", on)
 				}
 			}
 		})
