@@ -222,8 +222,8 @@ func TestRabbitMemoryAlarmBlocks(t *testing.T) {
 				if err := set(deadline(t, 30*time.Second), on); err != nil {
 					t.Fatal(err)
 				}
-				// A connection that publishes is told that it is blocked. It may have published before the node knew
-				// of the alarm.
+				// A connection that publishes is told that it is blocked. It may have published before the
+				// node knew of the alarm.
 				patience, told := time.After(time.Minute), false
 				for !told {
 					if on {
