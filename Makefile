@@ -27,7 +27,7 @@ TEST_PARALLEL ?= 4
 TEST_DIR ?= $(shell [ "$$(df -k --output=avail /dev/shm 2>/dev/null | tail -1)" -gt 6000000 ] 2>/dev/null && echo /dev/shm/swarmiji-test)
 # These packages only compute: the race detector makes them up to eight times slower and finds nothing there. SQLite's engine is C
 # translated to Go; docs and archtest read source files. Where such a package orders goroutines by atomic operations, "intrinsics/off" makes
-# these calls, which the detector sees; it would report races that are none without them. Package crypto does not compile so.
+# these calls, which the detector sees; without it the detector would report races that are none. Code with crypto/subtle panics with it.
 #
 # The flags stand in the environment for the programs that tests build: with other flags than the tests, all that they import would be
 # compiled twice.

@@ -11,7 +11,8 @@ import (
 	"github.com/swarmiji/swarmiji/inspect"
 )
 
-// slowAPI takes a time for its list of workers, whose timeouts count the reads.
+// slowAPI takes a time for its list of workers. The list is as long as the number of its reads. A
+// test with a time runs it in a bubble of synctest.
 type slowAPI struct {
 	inspect.API
 	takes time.Duration
