@@ -31,10 +31,6 @@ const (
 	// withdrawWait limits the time that a request which the server is answering may take before it is
 	// withdrawn.
 	withdrawWait = 50 * time.Millisecond
-	// askPause is the pause between two questions whether more urgent messages wait.
-	askPause = 20 * time.Millisecond
-	// maxDoubts limits the ignored answers by which requests wait at the server, see matchesReceived.
-	maxDoubts = 2
 )
 
 var (
@@ -336,52 +332,6 @@ func (lv *level) setPrefetch(ctx context.Context, n int) error {
 			return unavailable(ctx)
 		}
 	}
-}
-
-// askPending starts a goroutine, unless one runs, that asks the server whether further messages
-// wait on this level. While they do, less urgent messages wait. When none is left it lets the
-// subscription deliver them. Call it with s.mu held.
-func (lv *level) askPending() {
-	if lv.asking || lv.s.fetch.Err() != nil {
-		return
-	}
-	lv.asking = true
-	s := lv.s
-	s.done.Go(func() {
-		doubts := 0
-		for {
-			st, err := s.b.state(s.fetch, s.q, lv.index)
-			s.mu.Lock()
-			switch {
-			case err != nil:
-			case st.Pending == 0 && !lv.matchesReceived(st.Delivered.Consumer) && (st.Waiting == 0 || doubts < maxDoubts):
-				doubts++
-			default:
-				lv.pending = st.Pending
-			}
-			if lv.pending == 0 || s.fetch.Err() != nil || s.line.Len() == 0 {
-				lv.asking = false
-				s.line.Serve()
-				s.mu.Unlock()
-				return
-			}
-			s.mu.Unlock()
-			if !s.b.pause(s.fetch, askPause) {
-				return
-			}
-		}
-	})
-}
-
-// matchesReceived reports whether the server's answer can be used: it counts the same deliveries as
-// this process. delivered is the number of messages that the consumer has delivered, by the answer.
-// Call it with s.mu held.
-//
-// An answer may overtake messages on the way here, or be older than one. A larger number also
-// matches if no request is outstanding: other processes got those messages.
-func (lv *level) matchesReceived(delivered uint64) bool {
-	asked := lv.inbox != nil && lv.inbox.outstanding > 0
-	return delivered == lv.delivered || delivered > lv.delivered && !asked
 }
 
 // handleMessage handles a status message with handleStatus, and a delivery that arrives through l:

@@ -7,10 +7,14 @@ import (
 	"io"
 	"net"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+
+	"github.com/nats-io/nats.go"
 
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/broker/natsbroker"
@@ -58,6 +62,96 @@ func TestUrgentOnItsWay(t *testing.T) {
 	if got[2] != "slow" {
 		t.Errorf("received %v, want the less urgent one last", got)
 	}
+}
+
+// TestUrgentBesidePausedServers shows the same for a server that cannot send an urgent message,
+// because the other servers of its cluster do not answer. By its counters that message no longer
+// waits, and none was delivered since the last.
+func TestUrgentBesidePausedServers(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: one server only")
+	}
+	t.Parallel()
+	c := testserver.OwnNATSCluster(t, testserver.NATSConfig{})
+	cfg := natsbroker.Config{Connect: natsconnect.Config{URLs: c.URLs()}, Namespace: testserver.Namespace(), Replicas: 3}
+	pub := connect(t, cfg)
+	declare(t, pub, 10, 1000)
+	// the consumers of the levels stay when the subscription ends
+	if err := subscribe(t, pub, broker.SubscribeOptions{}).Close(testwait.Long(t)); err != nil {
+		t.Fatal(err)
+	}
+	leader := consumerLeader(t, c, "SWJ_"+cfg.Namespace, "w_q_0")
+	for _, id := range []string{"urgent-1", "urgent-2", "slow"} {
+		m := message(id)
+		if m.Priority = 5; id == "slow" {
+			m.Priority = 500
+		}
+		if err := pub.Publish(testwait.Long(t), "q", m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cfg.Connect.URLs = []string{c.Nodes[leader].URL()}
+	b := connect(t, cfg)
+	s := subscribe(t, b, broker.SubscribeOptions{Prefetch: 1})
+	testwait.Until(t, "one message of each level is held, and one waits", func() bool {
+		st, err := b.Stats(testwait.Long(t), "q")
+		return err == nil && st.Held == 2 && st.Ready == 1
+	})
+	first := receive(t, s)
+	var asked atomic.Int64
+	questions, err := bare(t, c.Nodes[leader].URL()).Conn().Subscribe("$JS.EVENT.ADVISORY.API", func(m *nats.Msg) {
+		if bytes.Contains(m.Data, []byte("CONSUMER.INFO.")) {
+			asked.Add(1)
+		}
+	})
+	if err == nil {
+		err = questions.SetPendingLimits(-1, -1)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, n := range c.Nodes {
+		if i != leader {
+			n.Pause()
+			defer n.Resume() // idempotent
+		}
+	}
+	ended := make(chan error, 2)
+	go func() { ended <- first.Ack(testwait.Long(t)) }() // the other servers confirm it later
+	var second broker.Delivery
+	go func() {
+		d, err := s.Receive(testwait.Long(t))
+		second = d
+		ended <- err
+	}()
+	testwait.Until(t, "the client asks for messages of the first level", func() bool { return asked.Load() > 5 || len(ended) > 0 })
+	for _, n := range c.Nodes {
+		n.Resume()
+	}
+	for range cap(ended) {
+		if err := <-ended; err != nil {
+			t.Fatal(err)
+		}
+	}
+	if one, two := first.Message().ID, second.Message().ID; one != "urgent-1" || two != "urgent-2" {
+		t.Errorf("received %s and %s, want urgent-1 and urgent-2", one, two)
+	}
+}
+
+// consumerLeader returns the index of the server that leads a consumer.
+func consumerLeader(t *testing.T, c *testserver.NATSCluster, stream, consumer string) int {
+	t.Helper()
+	js := bare(t, c.URL())
+	leader := -1
+	testwait.Until(t, "the consumer has a leader", func() bool {
+		con, err := js.Consumer(testwait.Long(t), stream, consumer)
+		if err != nil || con.CachedInfo().Cluster == nil {
+			return false
+		}
+		leader = slices.IndexFunc(c.Nodes, func(n *testserver.NATS) bool { return n.Name() == con.CachedInfo().Cluster.Leader })
+		return leader >= 0
+	})
+	return leader
 }
 
 // slowLine is a connection to a server. After hold it keeps the last message of the first level
