@@ -179,6 +179,30 @@ func (w *world) holds(b broker.Broker, queue string, want int) {
 	}
 }
 
+// fetchedAll polls until the number of held messages stays the same: a subscription has fetched all
+// that it fetches before Receive is called. It does nothing for a broker that does not count them.
+func (w *world) fetchedAll(b broker.Broker, queue string) {
+	w.Helper()
+	i, counts := capability.As[broker.Inspector](b)
+	if !counts {
+		return
+	}
+	ctx, cancel := w.Ctx()
+	defer cancel()
+	held, same := 0, 0
+	ok := w.Poll(func() bool {
+		st, err := i.Stats(ctx, queue)
+		if w.Clean(err) != nil || st.Held != held {
+			held, same = st.Held, 0
+		}
+		same++
+		return same > 5
+	})
+	if !ok {
+		w.Fatalf("Stats(%q): the number of held messages does not settle; the last is %d", queue, held)
+	}
+}
+
 // wantStats polls until Stats returns the counters of want, because a server may count a moment
 // late. A returned -1 is equal to any number; DeadDropped and Oldest are not compared. It fails the
 // case at once if the suite's patience ends first.

@@ -64,12 +64,14 @@ func prefetchCases() []testCase {
 		},
 		{
 			Area: "prefetch", Name: "0 is no limit",
-			Explain: "Prefetch 0: a subscription may hold any number of messages.",
+			Explain: "Prefetch 0: a subscription may hold any number of messages. It goes on fetching as they are received, although none is settled.",
 			Run: func(w *world) {
 				b := w.Open()
 				q := w.queue(b, "nolimit")
 				w.publish(b, q, msgs("m", 300)...)
-				w.ack(w.receiveN(w.subscribe(b, q, 0), 300)...)
+				s := w.subscribe(b, q, 0)
+				w.fetchedAll(b, q)
+				w.ack(w.receiveN(s, 300)...)
 			},
 		},
 		{

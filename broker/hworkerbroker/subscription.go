@@ -32,6 +32,7 @@ type subscription struct {
 	mu       sync.Mutex // guards the fields below
 	prefetch int        // limit of held jobs; -1: no limit
 	held     int        // claimed and not settled
+	full     bool       // the claiming goroutine waits until there is room
 }
 
 // maxAhead limits the jobs that are claimed before Receive is called, and the jobs of one call.
@@ -66,6 +67,7 @@ func (s *subscription) Receive(ctx context.Context) (broker.Delivery, error) {
 		}
 		select {
 		case d := <-s.ready: // even if ctx is done
+			s.wakeIfFull()
 			if d.markReceived(ctx) {
 				return d, nil
 			}
@@ -74,6 +76,7 @@ func (s *subscription) Receive(ctx context.Context) (broker.Delivery, error) {
 		}
 		select {
 		case d := <-s.ready:
+			s.wakeIfFull()
 			if d.markReceived(ctx) {
 				return d, nil
 			}
@@ -198,8 +201,19 @@ func (s *subscription) settleBroken(d *delivery, cause error) {
 	}
 }
 
+// wakeIfFull wakes the claiming goroutine if it waits for room, and at most half of maxAhead jobs
+// wait for Receive. Call it after a job was removed from s.ready. It takes s.mu.
+func (s *subscription) wakeIfFull() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.full && len(s.ready) <= cap(s.ready)/2 {
+		s.full = false
+		s.wake()
+	}
+}
+
 // room returns how many jobs may be claimed now: as many as the prefetch allows, and at most
-// maxAhead minus those that wait for Receive. It takes s.mu.
+// maxAhead minus those that wait for Receive. It sets s.full if that is none. It takes s.mu.
 func (s *subscription) room() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -207,6 +221,7 @@ func (s *subscription) room() int {
 	if s.prefetch >= 0 {
 		room = min(room, s.prefetch-s.held)
 	}
+	s.full = room <= 0
 	return max(room, 0)
 }
 
