@@ -26,10 +26,13 @@ const (
 // required.
 var ErrMissing = errors.New("control: not all nodes answered in time")
 
-// ClientConfig configures a [Client]. Only Bus must be set. The client does not close it.
+// ClientConfig configures a [Client]. Only Bus must be set. The client does not close the buses.
 type ClientConfig struct {
 	// Bus is the event bus that the nodes listen to.
 	Bus events.EventBus
+	// Replies is the bus on which nodes that have it too reply, see [Config].Replies. The client listens
+	// to both. nil: all nodes reply on Bus.
+	Replies events.EventBus
 	// Keys sign commands and verify replies. nil: commands are not signed, and all replies are
 	// accepted.
 	Keys *Keys
@@ -102,19 +105,15 @@ func (c *Client) Send(ctx context.Context, cmd Command, w Wait) ([]Reply, error)
 	if w.Replies <= 0 && len(cmd.Queues) == 0 {
 		w.Replies = len(cmd.Nodes)
 	}
-	sub, err := c.cfg.Bus.Subscribe(ctx, events.Filter{Types: []string{ReplyEvent}})
+	l, err := listen(ctx, c.cfg.Bus, c.cfg.Replies)
 	if err != nil {
 		return nil, fmt.Errorf("control: %w", err)
 	}
-	defer func() {
-		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTime)
-		defer cancel()
-		_ = sub.Close(closing) // all replies were received; the stream ends with the bus at the latest
-	}()
+	defer l.close(ctx)
 	if err := c.cfg.Bus.Publish(ctx, m.event(c.cfg.NodeID)); err != nil {
 		return nil, fmt.Errorf("control: %w", err)
 	}
-	return c.collect(ctx, sub, id, w)
+	return c.collect(ctx, l, id, w)
 }
 
 // message returns the signed message of a command, and the command's new random id. Returns
@@ -125,7 +124,9 @@ func (c *Client) message(cmd *Command) (*message, string, error) {
 		return nil, "", fmt.Errorf("%w: %w", ErrCommand, err)
 	}
 	id := rand.Text()
-	m, err := newMessage(CommandEvent, head{Version: version, ID: id, At: time.Now().UnixMilli(), From: c.cfg.NodeID}, string(data))
+	m, err := newMessage(CommandEvent, head{
+		Version: version, ID: id, At: time.Now().UnixMilli(), From: c.cfg.NodeID, Replies: c.cfg.Replies != nil,
+	}, string(data))
 	if err != nil {
 		return nil, "", err
 	}
@@ -139,14 +140,14 @@ func (c *Client) message(cmd *Command) (*message, string, error) {
 //
 // The error is [ErrMissing] if fewer than w.Replies came, the cause if ctx was canceled, or the
 // error of the bus.
-func (c *Client) collect(ctx context.Context, sub events.Subscription, id string, w Wait) ([]Reply, error) {
+func (c *Client) collect(ctx context.Context, l *listener, id string, w Wait) ([]Reply, error) {
 	waiting, cancel := context.WithTimeout(ctx, w.Timeout)
 	defer cancel()
 	var replies []Reply
 	a := assembly{pending: make(map[string]*partial), done: make(map[string]bool)}
 	var err error
 	for w.Replies <= 0 || len(replies) < w.Replies {
-		e, rerr := sub.Receive(waiting)
+		e, rerr := l.receive(waiting)
 		if rerr != nil {
 			if waiting.Err() == nil {
 				err = fmt.Errorf("control: %w", rerr)

@@ -311,6 +311,69 @@ func TestLargeReplies(t *testing.T) {
 	})
 }
 
+// TestBusForReplies shows that replies use the second bus if node and client have it, and otherwise
+// the bus for commands, so that versions before the second bus understand each other.
+func TestBusForReplies(t *testing.T) {
+	for name, c := range map[string]struct {
+		node, client bool // have the second bus
+		want         string
+	}{
+		"both":       {true, true, "replies"},
+		"old node":   {false, true, "commands"},
+		"old client": {true, false, "commands"},
+		"neither":    {false, false, "commands"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				buses := map[string]events.EventBus{"commands": memevents.New(memevents.Config{}), "replies": memevents.New(memevents.Config{})}
+				var mu sync.Mutex
+				seen := map[string]int{}
+				for on, bus := range buses {
+					sub, err := bus.Subscribe(t.Context(), events.Filter{Types: []string{control.ReplyEvent}})
+					if err != nil {
+						t.Fatal(err)
+					}
+					go func() {
+						for {
+							if _, err := sub.Receive(t.Context()); err != nil {
+								return
+							}
+							mu.Lock()
+							seen[on]++
+							mu.Unlock()
+						}
+					}()
+				}
+				second := func(has bool) events.EventBus {
+					if has {
+						return buses["replies"]
+					}
+					return nil
+				}
+				k := keys("k1")
+				for _, id := range []string{"n1", "n2"} {
+					serve(t, control.Config{Bus: buses["commands"], Replies: second(c.node), Keys: k}, &fake{id: id, queues: []string{"a"}})
+				}
+				sender, err := control.NewClient(control.ClientConfig{Bus: buses["commands"], Replies: second(c.client), Keys: k})
+				if err != nil {
+					t.Fatal(err)
+				}
+				for range 3 {
+					if rs := send(t, sender, control.Command{Do: control.DoPing}); len(rs) != 2 {
+						t.Errorf("replies: %+v, want two", rs)
+					}
+				}
+				synctest.Wait()
+				mu.Lock()
+				defer mu.Unlock()
+				if diff := cmp.Diff(map[string]int{c.want: 6}, seen); diff != "" {
+					t.Errorf("replies by bus (-want +got):\n%s", diff)
+				}
+			})
+		})
+	}
+}
+
 // TestConfig shows that all problems of a configuration are returned together.
 func TestConfig(t *testing.T) {
 	_, err := control.NewServer(control.Config{

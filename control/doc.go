@@ -10,7 +10,8 @@
 // # A separate bus
 //
 // Each subscriber of a bus receives all its events, and each task causes several events. Use a bus
-// for commands only: open.Options.Control makes one, and the program swarmiji uses the same one.
+// for commands only, and a second one for replies ([Config].Replies): otherwise each node receives
+// the replies of all others. open.Options.Control makes both, and the program swarmiji uses them.
 //
 // # Authentication
 //

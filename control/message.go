@@ -42,6 +42,8 @@ type head struct {
 	From    string `json:"from"`         // node id of the sender
 	Part    int    `json:"part"`         // number of this part of a reply, from 0
 	Parts   int    `json:"of,omitempty"` // number of parts of a reply
+	// of a command: its sender listens to the bus for replies too
+	Replies bool `json:"replies,omitempty"`
 }
 
 func (h *head) time() time.Time { return time.UnixMilli(h.At) }

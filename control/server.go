@@ -23,10 +23,14 @@ const (
 	ObeyRate = 20
 )
 
-// Config configures a [Server]. Only Bus must be set. The server does not close it.
+// Config configures a [Server]. Only Bus must be set. The server does not close the buses.
 type Config struct {
-	// Bus carries commands and replies. Use one without the events of tasks; see open.Options.Control.
+	// Bus carries commands, and replies to clients without Replies. Use one without the events of
+	// tasks; see open.Options.Control.
 	Bus events.EventBus
+	// Replies is a second bus, to which no node listens. It carries the replies to clients that use it
+	// too, so that nodes do not receive the replies of each other. nil: all replies use Bus.
+	Replies events.EventBus
 	// Keys verify commands and sign replies. nil: all commands are accepted.
 	Keys *Keys
 	// Allow lists the allowed actions; other actions get a reply with an error. nil: all.
@@ -342,11 +346,15 @@ func (s *Server) audit(ctx context.Context, h *head, c *Command, key, failure st
 	s.log(ctx, level, "control: command", attrs...)
 }
 
-// answer sends a reply in one or more signed parts. It first truncates r to the limits. If it still
+// answer sends a reply in one or more signed parts, on Config.Replies if the sender of the command
+// listens to it. It first truncates r to the limits. If it still
 // needs more than maxParts, it sends a reply with an error instead. After a failure it logs a
 // warning and sends no further parts.
 func (s *Server) answer(ctx context.Context, h *head, r *Reply) {
-	node := s.node.NodeID()
+	node, bus := s.node.NodeID(), s.cfg.Bus
+	if h.Replies && s.cfg.Replies != nil {
+		bus = s.cfg.Replies
+	}
 	r.cut()
 	data, err := json.Marshal(r)
 	if err != nil {
@@ -363,7 +371,7 @@ func (s *Server) answer(ctx context.Context, h *head, r *Reply) {
 		}, part)
 		if err == nil {
 			s.cfg.Keys.sign(m)
-			err = s.cfg.Bus.Publish(ctx, m.event(node))
+			err = bus.Publish(ctx, m.event(node))
 		}
 		if err != nil {
 			s.log(ctx, slog.LevelWarn, "control: sending the reply failed", slog.Any("error", err))

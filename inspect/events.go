@@ -5,38 +5,44 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"sync"
 	"time"
 
 	"github.com/swarmiji/swarmiji/events"
+	"github.com/swarmiji/swarmiji/inspect/internal/recent"
 	"github.com/swarmiji/swarmiji/internal/wake"
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// ringSize is the number of events that Run keeps.
-const ringSize = 10_000
+// keptEvents is the number of events that Run keeps.
+const keptEvents = 10_000
 
-// ring holds the newest events. Safe for concurrent use.
-type ring struct {
-	id string // of this ring: cursors of another process are not valid here
+// eventTail holds the newest events. Make one with newEventTail. Safe for concurrent use.
+type eventTail struct {
+	*recent.List[Event]
 
-	mu     sync.Mutex
-	events []Event       // event seq is at seq % ringSize
-	next   uint64        // seq of the next event
-	more   chan struct{} // closed and replaced when an event comes
-	closed bool
+	id string // of this tail: cursors of another process are not valid here
+
+	// labels has the name and the queue of each task whose events are in the list, unless the events
+	// that tell them were missed. Only the goroutine of fill uses it.
+	labels map[task.ID]label
 }
 
-func newRing() *ring {
-	return &ring{id: fmt.Sprintf("%x", time.Now().UnixNano()), more: make(chan struct{})}
+// label is what only the events of a task's submission and receipt tell.
+type label struct {
+	name, queue string
+	last        uint64 // number of the newest event of the task
+}
+
+func newEventTail() *eventTail {
+	return &eventTail{List: recent.New[Event](keptEvents), id: fmt.Sprintf("%x", time.Now().UnixNano()), labels: make(map[task.ID]label)}
 }
 
 // fill adds the events of a bus until ctx ends, and then returns nil. It subscribes again after an
 // error.
-func (r *ring) fill(ctx context.Context, bus events.EventBus) error {
+func (t *eventTail) fill(ctx context.Context, bus events.EventBus) error {
 	var gap task.Backoff
 	for attempt := 0; ; attempt++ {
-		err := r.receive(ctx, bus, func() { attempt = 0 })
+		err := t.receive(ctx, bus, func() { attempt = 0 })
 		if ctx.Err() != nil {
 			return nil
 		}
@@ -47,7 +53,7 @@ func (r *ring) fill(ctx context.Context, bus events.EventBus) error {
 	}
 }
 
-func (r *ring) receive(ctx context.Context, bus events.EventBus, good func()) error {
+func (t *eventTail) receive(ctx context.Context, bus events.EventBus, good func()) error {
 	sub, err := bus.Subscribe(ctx, events.Filter{})
 	if err != nil {
 		return err
@@ -59,7 +65,7 @@ func (r *ring) receive(ctx context.Context, bus events.EventBus, good func()) er
 			return err
 		}
 		good()
-		r.add(eventOf(&e))
+		t.add(eventOf(&e))
 	}
 }
 
@@ -73,51 +79,21 @@ func eventOf(e *events.Event) Event {
 	}
 }
 
-func (r *ring) add(e Event) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	e.Seq = r.next
-	if len(r.events) < ringSize {
-		r.events = append(r.events, e)
-	} else {
-		r.events[r.next%ringSize] = e
+// add adds an event under the next number. An event without a name and a queue gets those of an
+// earlier event of the task.
+func (t *eventTail) add(e Event) {
+	e.Seq = t.Next() // no other goroutine adds
+	switch l, known := t.labels[e.Task]; {
+	case e.Task == "":
+	case e.Name != "" || e.Queue != "":
+		t.labels[e.Task] = label{e.Name, e.Queue, e.Seq}
+	case known:
+		e.Name, e.Queue, l.last = l.name, l.queue, e.Seq
+		t.labels[e.Task] = l
 	}
-	r.next++
-	close(r.more)
-	r.more = make(chan struct{})
-}
-
-// close wakes the waiting queries for good.
-func (r *ring) close() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if !r.closed {
-		r.closed = true
-		close(r.more)
+	if old, removed := t.Add(e); removed && t.labels[old.Task].last == old.Seq {
+		delete(t.labels, old.Task)
 	}
-}
-
-// after returns the matching events from seq on, at most n, and the seq after those that it looked
-// at. lost reports that events from seq on are gone. more is closed when another event comes.
-func (r *ring) after(seq uint64, n int, match func(*Event) bool) (es []Event, next uint64, lost bool, more <-chan struct{}) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if oldest := r.next - uint64(len(r.events)); seq < oldest {
-		seq, lost = oldest, true
-	}
-	for ; seq < r.next && len(es) < n; seq++ {
-		if e := &r.events[seq%ringSize]; match(e) {
-			es = append(es, *e)
-		}
-	}
-	return es, seq, lost, r.more
-}
-
-// present returns the seq of the next event.
-func (r *ring) present() uint64 {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.next
 }
 
 // ListEvents implements [Events]. It needs [Local.Run].
@@ -131,24 +107,24 @@ func (l *Local) ListEvents(ctx context.Context, q EventQuery) (EventPage, error)
 		return page, errorf(CodeInvalid, "the wait is %v, want 0 to %v", q.Wait, MaxWait)
 	}
 	l.mu.Lock()
-	r := l.ring
+	t := l.events
 	l.mu.Unlock()
-	if r == nil {
+	if t == nil {
 		return page, missing("events", needRun)
 	}
-	cursor := func(seq uint64) string { return fmt.Sprintf("%s.%d", r.id, seq) }
+	cursor := func(seq uint64) string { return fmt.Sprintf("%s.%d", t.id, seq) }
 	if q.Cursor == "" {
-		page.Next = cursor(r.present())
+		page.Next = cursor(t.Next())
 		return page, nil
 	}
 	seq, lost := uint64(0), false
-	if _, err := fmt.Sscanf(q.Cursor, r.id+".%d", &seq); err != nil || seq > r.present() {
-		seq, lost = r.present(), true // the cursor of an earlier process
+	if _, err := fmt.Sscanf(q.Cursor, t.id+".%d", &seq); err != nil || seq > t.Next() {
+		seq, lost = t.Next(), true // the cursor of an earlier process
 	}
 	wait := time.NewTimer(time.Duration(q.Wait))
 	defer wait.Stop()
 	for {
-		es, next, gone, more := r.after(seq, n, q.match)
+		es, next, gone, more := t.From(seq, n, q.match)
 		seq, lost = next, lost || gone
 		page.Next, page.Lost = cursor(seq), lost
 		if len(es) > 0 {
@@ -159,7 +135,7 @@ func (l *Local) ListEvents(ctx context.Context, q EventQuery) (EventPage, error)
 		}
 		select {
 		case <-more:
-			if r.ended() {
+			if t.Closed() {
 				return page, errorf(CodeUnavailable, "the reading of events has ended")
 			}
 		case <-wait.C:
@@ -168,12 +144,6 @@ func (l *Local) ListEvents(ctx context.Context, q EventQuery) (EventPage, error)
 			return page, wrapped(ctx.Err())
 		}
 	}
-}
-
-func (r *ring) ended() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.closed
 }
 
 // match reports whether q selects e.

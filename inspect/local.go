@@ -105,7 +105,7 @@ type Local struct {
 	silent    map[string]bool    // consumers that send heartbeats and do not answer
 	watch     *liveness.Observer // nil: Run does not run
 	since     time.Time          // when Run began
-	ring      *ring              // nil: Run does not run
+	events    *eventTail         // nil: Run does not run
 	tail      *auditTail         // nil: Run does not run
 	ran       atomic.Bool
 }
@@ -184,23 +184,23 @@ func (l *Local) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	wanted := make(chan struct{})
-	r, tail := newRing(), newAuditTail(sync.OnceFunc(func() { close(wanted) }))
+	tail, audit := newEventTail(), newAuditTail(sync.OnceFunc(func() { close(wanted) }))
 	l.mu.Lock()
-	l.watch, l.ring, l.tail, l.since = observer, r, tail, time.Now()
+	l.watch, l.events, l.tail, l.since = observer, tail, audit, time.Now()
 	l.mu.Unlock()
 	defer func() {
 		l.mu.Lock()
-		l.watch, l.ring, l.tail = nil, nil, nil
+		l.watch, l.events, l.tail = nil, nil, nil
 		l.mu.Unlock()
-		r.close()
+		tail.Close()
 	}()
 	var following sync.WaitGroup
-	following.Go(func() { tail.follow(ctx, wanted, l.cfg.Audit) })
+	following.Go(func() { audit.follow(ctx, wanted, l.cfg.Audit) })
 	defer following.Wait()
 	ended := make(chan error, 1)
 	go func() {
 		defer cancel()
-		ended <- r.fill(ctx, l.cfg.Events)
+		ended <- tail.fill(ctx, l.cfg.Events)
 	}()
 	err = observer.Run(ctx)
 	cancel()

@@ -339,18 +339,20 @@ type EventPage struct {
 
 // Event is an event in a list.
 type Event struct {
-	Seq    uint64    `json:"seq"` // grows with each event
-	At     time.Time `json:"at"`
-	Type   string    `json:"type"`
-	Node   string    `json:"node,omitempty"`
-	Task   task.ID   `json:"task,omitempty"`
-	Name   string    `json:"name,omitempty"`
-	Queue  string    `json:"queue,omitempty"`
-	Args   string    `json:"args,omitempty"`
-	Result string    `json:"result,omitempty"`
-	Error  string    `json:"error,omitempty"`
-	Retry  bool      `json:"retry,omitempty"`
-	Run    Duration  `json:"run_ms,omitempty"`
+	Seq  uint64    `json:"seq"` // grows with each event
+	At   time.Time `json:"at"`
+	Type string    `json:"type"`
+	Node string    `json:"node,omitempty"`
+	Task task.ID   `json:"task,omitempty"`
+	// Name and Queue are those of the task. Only its submission and its receipt tell them: other events
+	// have them if an event of the task was received before, among the last 10,000 events.
+	Name   string   `json:"name,omitempty"`
+	Queue  string   `json:"queue,omitempty"`
+	Args   string   `json:"args,omitempty"`
+	Result string   `json:"result,omitempty"`
+	Error  string   `json:"error,omitempty"`
+	Retry  bool     `json:"retry,omitempty"`
+	Run    Duration `json:"run_ms,omitempty"`
 	// Fields are the further fields of the event.
 	Fields map[string]any `json:"fields,omitempty"`
 }

@@ -35,7 +35,7 @@ func Inspector(s *Swarm, c inspect.Config) (*inspect.Local, error) {
 		c.Limits = s.options().Limits
 	}
 	if c.Control == nil && s.Control != nil {
-		client, err := control.NewClient(control.ClientConfig{Bus: s.Control, NodeID: c.NodeID})
+		client, err := control.NewClient(control.ClientConfig{Bus: s.Control, Replies: s.Replies, NodeID: c.NodeID})
 		if err != nil {
 			return nil, fmt.Errorf("open: %w", err)
 		}

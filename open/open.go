@@ -119,8 +119,8 @@ type Options struct {
 	// be the same on all nodes. The URL of the events can set its Age instead. By default no events
 	// are retained.
 	Retain events.Retention
-	// Control adds the buses for commands and for their audit log, see [Swarm].Control and
-	// [Swarm].Audit.
+	// Control adds the buses for commands, their replies and their audit log, see [Swarm].Control,
+	// [Swarm].Replies and [Swarm].Audit.
 	Control bool
 	// Revocations sets the retention of revocations, see package revoke. It must be the same on all
 	// nodes. Default for Age and Max: those of revoke.Retention. Types is ignored.
@@ -156,6 +156,10 @@ type Swarm struct {
 	// listens for commands does not receive the events of all tasks. It uses the server of Events, and
 	// a namespace with the suffix "-control".
 	Control events.EventBus
+	// Replies is a bus for the replies to commands, to which no consumer listens, see control.Config.
+	// It is nil if Control is nil. Its namespace has the suffix "-replies". A consumer connects it with
+	// its first reply.
+	Replies events.EventBus
 	// Audit is a separate bus on the server of Events. It retains the changes that operators make, see
 	// inspect.Config.Audit. It is nil if Control is nil. It connects at first use.
 	Audit events.EventBus
@@ -191,8 +195,8 @@ func Open(ctx context.Context, url string, o Options) (*Swarm, error) {
 	return registered.Open(ctx, url, o)
 }
 
-// make starts the shared resources of the targets and constructs the adapters, Control only if the
-// options want it. After an error, the caller must close s.
+// make starts the shared resources of the targets and constructs the adapters, those for commands
+// only if the options want them. After an error, the caller must close s.
 func (s *Swarm) make(ctx context.Context) (err error) {
 	ts := s.targets
 	for _, t := range ts.distinct() {
@@ -223,19 +227,22 @@ func (s *Swarm) make(ctx context.Context) (err error) {
 	if s.Revocations, err = made(ts.events.revocations().events()); err != nil || !ts.broker.options.Control {
 		return err
 	}
-	if s.Control, err = made(ts.events.forControl().events()); err != nil {
+	if s.Control, err = made(ts.events.forCommands("-control").events()); err != nil {
+		return err
+	}
+	if s.Replies, err = made(ts.events.forCommands("-replies").events()); err != nil {
 		return err
 	}
 	s.Audit, err = made(ts.events.audit().events())
 	return err
 }
 
-// forControl returns the target of the bus for commands: the server of the event bus at t, with a
-// namespace of its own and without retention. t is not changed.
-func (t *target) forControl() *target {
+// forCommands returns the target of a bus for commands or their replies: the server of the event bus
+// at t, with the suffix added to the namespace and without retention. t is not changed.
+func (t *target) forCommands(suffix string) *target {
 	c := *t
-	c.namespace = beside(t.namespace, "-control")
-	c.retain = events.Retention{} // commands are not retained
+	c.namespace = beside(t.namespace, suffix)
+	c.retain = events.Retention{}
 	return &c
 }
 
@@ -259,7 +266,7 @@ func made[T any](a T, err error) (T, error) {
 // idempotent. Close producers and end consumers before.
 func (s *Swarm) Close(ctx context.Context) error {
 	errs := []error{s.shared.close(ctx)}
-	for _, bus := range []events.EventBus{s.Control, s.Audit, s.Revocations, s.Events} {
+	for _, bus := range []events.EventBus{s.Control, s.Replies, s.Audit, s.Revocations, s.Events} {
 		if bus != nil {
 			errs = append(errs, bus.Close(ctx))
 		}

@@ -60,7 +60,7 @@ func (s *Swarm) Producer(c producer.Config) (*producer.Producer, error) {
 // generated. It starts an observer as Producer does.
 //
 // Before the checks of c.Admit it asks the Limiter for the permits of Options.Limits. If c.Control
-// has no Bus, a copy of c.Control gets the swarm's Control.
+// has no Bus, a copy of c.Control gets the swarm's Control and Replies.
 //
 // Returns an error if the swarm is closed, and those of consumer.New. End its Run before the swarm
 // is closed. Safe for concurrent use.
@@ -89,6 +89,9 @@ func (s *Swarm) Consumer(c consumer.Config) (*consumer.Consumer, error) {
 	}
 	if c.Control != nil {
 		with := *c.Control // do not change the caller's value
+		if with.Bus == nil {
+			setNil(&with.Replies, s.Replies)
+		}
 		setNil(&with.Bus, s.Control)
 		c.Control = &with
 	}

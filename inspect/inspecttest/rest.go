@@ -267,6 +267,16 @@ func testEvents(w *world) {
 	if len(one.Events) != 1 || one.Events[0].Task != "e-3" {
 		w.Errorf("events of one task: %+v", one)
 	}
+	// S30: later events of a task repeat neither its name nor its queue
+	for _, id := range []task.ID{"of-no-known-task", "e-3"} {
+		w.no(w.swarm.Events.Publish(w.ctx(), events.Event{Type: events.TaskStarted, TaskID: id, NodeID: "n", Time: time.Now()}))
+	}
+	started := inspect.EventQuery{Cursor: start, Wait: inspect.Duration(10 * time.Second), Types: []string{events.TaskStarted}, Queue: queue, Name: "x"}
+	page, err = api.ListEvents(w.ctx(), started)
+	w.no(err)
+	if len(page.Events) != 1 || page.Events[0].Task != "e-3" || page.Events[0].Queue != queue {
+		w.Errorf("starts of tasks of the queue: %+v", page.Events)
+	}
 	lost, err := api.ListEvents(w.ctx(), inspect.EventQuery{Cursor: "of-another-process"})
 	w.no(err)
 	if !lost.Lost || lost.Next == "" {

@@ -213,7 +213,7 @@ func (w *world) keeps() bool { return !resultstore.RepliesOnly(w.swarm.Results) 
 // it waits briefly and expects none.
 func (w *world) config(consumers int) inspect.Config {
 	w.Helper()
-	client, err := control.NewClient(control.ClientConfig{Bus: w.swarm.Control})
+	client, err := control.NewClient(control.ClientConfig{Bus: w.swarm.Control, Replies: w.swarm.Replies})
 	w.no(err)
 	c := inspect.Config{
 		Broker: w.swarm.Broker, Results: w.swarm.Results, Events: w.swarm.Events, Control: client, Revocations: w.swarm.Revocations, Schedule: w.schedule,

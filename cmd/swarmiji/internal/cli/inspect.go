@@ -50,7 +50,7 @@ func (a *App) Inspect(ctx context.Context, i Inspection, do func(ctx context.Con
 		ctx = limited
 	}
 	return a.WithSwarm(ctx, open.Options{Control: true, Logger: i.Logger}, func(ctx context.Context, s *open.Swarm) error {
-		client, err := control.NewClient(control.ClientConfig{Bus: s.Control, Keys: keys})
+		client, err := control.NewClient(control.ClientConfig{Bus: s.Control, Replies: s.Replies, Keys: keys})
 		if err != nil {
 			return fmt.Errorf("%w: %w", ErrUsage, err)
 		}

@@ -77,7 +77,7 @@ func (a *App) command(ctx context.Context, c control.Command, wait control.Wait)
 
 // send is command on an open swarm.
 func send(ctx context.Context, s *open.Swarm, keys *control.Keys, c control.Command, wait control.Wait) ([]control.Reply, error) {
-	client, err := control.NewClient(control.ClientConfig{Bus: s.Control, Keys: keys})
+	client, err := control.NewClient(control.ClientConfig{Bus: s.Control, Replies: s.Replies, Keys: keys})
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrUsage, err)
 	}

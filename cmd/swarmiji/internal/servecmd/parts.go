@@ -53,7 +53,7 @@ func (a *app) withParts(ctx context.Context, o open.Options, p *partOptions, do 
 	o.Control = true
 	return a.WithSwarm(ctx, o, func(ctx context.Context, s *open.Swarm) (err error) {
 		c := inspect.Config{Wire: w, Actor: a.Actor(), Listen: p.listen, Logger: o.Logger}
-		if c.Control, err = control.NewClient(control.ClientConfig{Bus: s.Control, Keys: keys}); err != nil {
+		if c.Control, err = control.NewClient(control.ClientConfig{Bus: s.Control, Replies: s.Replies, Keys: keys}); err != nil {
 			return fmt.Errorf("%w: %w", cli.ErrUsage, err)
 		}
 		var closers []func(context.Context) error
