@@ -104,8 +104,8 @@ type Config struct {
 	ShutdownTimeout time.Duration
 	// Control lets clients query, scale, pause and stop this consumer over a bus, from when it
 	// consumes until Run returns. nil: no client can. Control.Bus is required; open.Options.Control
-	// creates one, and open.Swarm.Consumer sets it here. Control.Logger defaults to the Logger of this
-	// Config.
+	// creates one and a bus for replies, and open.Swarm.Consumer sets both here. Control.Logger
+	// defaults to the Logger of this Config.
 	Control *control.Config
 	// Logger receives the messages about errors that no caller receives. Default: slog.Default().
 	Logger *slog.Logger

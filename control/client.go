@@ -30,8 +30,8 @@ var ErrMissing = errors.New("control: not all nodes answered in time")
 type ClientConfig struct {
 	// Bus is the event bus that the nodes listen to.
 	Bus events.EventBus
-	// Replies is the bus on which nodes that have it too reply, see [Config].Replies. The client listens
-	// to both. nil: all nodes reply on Bus.
+	// Replies is the same bus as [Config].Replies of the nodes. The client listens to both buses, since
+	// nodes without Replies use Bus. nil, or if subscribing to it fails: all nodes reply on Bus.
 	Replies events.EventBus
 	// Keys sign commands and verify replies. nil: commands are not signed, and all replies are
 	// accepted.
@@ -83,7 +83,7 @@ type Wait struct {
 
 // Send sends a command to all nodes and returns their replies, sorted by node. It blocks until it
 // has enough replies, or w.Timeout or the deadline of ctx has passed. Errors of a node are in its
-// Reply. It subscribes to replies first, and sends nothing if that fails.
+// Reply. It subscribes to replies first, and sends nothing if that fails on Bus.
 //
 // Returns [ErrCommand] without sending if the command is invalid. Returns [ErrMissing] with the
 // received replies if Wait or the command requires a number of replies and fewer arrive. If no
@@ -95,37 +95,38 @@ func (c *Client) Send(ctx context.Context, cmd Command, w Wait) ([]Reply, error)
 	if err := cmd.Check(); err != nil {
 		return nil, err
 	}
-	m, id, err := c.message(&cmd)
-	if err != nil {
-		return nil, err
-	}
 	if w.Timeout <= 0 {
 		w.Timeout = DefaultTimeout
 	}
 	if w.Replies <= 0 && len(cmd.Queues) == 0 {
 		w.Replies = len(cmd.Nodes)
 	}
-	l, err := listen(ctx, c.cfg.Bus, c.cfg.Replies)
+	l, both, err := listen(ctx, c.cfg.Bus, c.cfg.Replies)
 	if err != nil {
 		return nil, fmt.Errorf("control: %w", err)
 	}
 	defer l.close(ctx)
+	m, id, err := c.message(&cmd, both)
+	if err != nil {
+		return nil, err
+	}
 	if err := c.cfg.Bus.Publish(ctx, m.event(c.cfg.NodeID)); err != nil {
 		return nil, fmt.Errorf("control: %w", err)
 	}
 	return c.collect(ctx, l, id, w)
 }
 
-// message returns the signed message of a command, and the command's new random id. Returns
-// [ErrCommand] if the command is too large.
-func (c *Client) message(cmd *Command) (*message, string, error) {
+// message returns the signed message of a command, and the command's new random id. replies tells
+// the nodes that the client listens to the bus for replies. Returns [ErrCommand] if the command is
+// too large.
+func (c *Client) message(cmd *Command, replies bool) (*message, string, error) {
 	data, err := json.Marshal(cmd)
 	if err != nil {
 		return nil, "", fmt.Errorf("%w: %w", ErrCommand, err)
 	}
 	id := rand.Text()
 	m, err := newMessage(CommandEvent, head{
-		Version: version, ID: id, At: time.Now().UnixMilli(), From: c.cfg.NodeID, Replies: c.cfg.Replies != nil,
+		Version: version, ID: id, At: time.Now().UnixMilli(), From: c.cfg.NodeID, Replies: replies,
 	}, string(data))
 	if err != nil {
 		return nil, "", err
@@ -146,18 +147,21 @@ func (c *Client) collect(ctx context.Context, l *listener, id string, w Wait) ([
 	var replies []Reply
 	a := assembly{pending: make(map[string]*partial), done: make(map[string]bool)}
 	var err error
+	results := l.receive(waiting)
 	for w.Replies <= 0 || len(replies) < w.Replies {
-		e, rerr := l.receive(waiting)
-		if rerr != nil {
-			if waiting.Err() == nil {
-				err = fmt.Errorf("control: %w", rerr)
-			} else if ctx.Err() != nil && !errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		r, more := <-results
+		if !more { // waiting has ended
+			if ctx.Err() != nil && !errors.Is(ctx.Err(), context.DeadlineExceeded) {
 				err = fmt.Errorf("control: %w", context.Cause(ctx))
 			}
 			break
 		}
-		if r, ok := c.take(&e, id, &a); ok {
-			replies = append(replies, r)
+		if r.err != nil {
+			err = fmt.Errorf("control: %w", r.err)
+			break
+		}
+		if reply, ok := c.take(&r.event, id, &a); ok {
+			replies = append(replies, reply)
 		}
 	}
 	slices.SortFunc(replies, func(a, b Reply) int { return cmp.Compare(a.Node, b.Node) })

@@ -311,17 +311,35 @@ func TestLargeReplies(t *testing.T) {
 	})
 }
 
-// TestBusForReplies shows that replies use the second bus if node and client have it, and otherwise
-// the bus for commands, so that versions before the second bus understand each other.
+// refused is a bus that its user may not listen to. It has dropped an event.
+type refused struct{ events.EventBus }
+
+func (refused) Subscribe(context.Context, events.Filter) (events.Subscription, error) {
+	return nil, errors.New("access refused")
+}
+
+func (refused) Dropped() uint64 { return 1 }
+
+// TestBusForReplies shows that replies use the second bus if node and client have it and may use
+// it, and otherwise the bus for commands. So versions before the second bus understand each other.
 func TestBusForReplies(t *testing.T) {
+	type access int
+	const (
+		has access = iota
+		lacks
+		mayNot
+	)
 	for name, c := range map[string]struct {
-		node, client bool // have the second bus
+		node, client access // to the second bus
 		want         string
 	}{
-		"both":       {true, true, "replies"},
-		"old node":   {false, true, "commands"},
-		"old client": {true, false, "commands"},
-		"neither":    {false, false, "commands"},
+		"both":                   {has, has, "replies"},
+		"old node":               {lacks, has, "commands"},
+		"old client":             {has, lacks, "commands"},
+		"neither":                {lacks, lacks, "commands"},
+		"node without rights":    {mayNot, has, "commands"},
+		"client without rights":  {has, mayNot, "commands"},
+		"neither has the rights": {mayNot, mayNot, "commands"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -344,9 +362,12 @@ func TestBusForReplies(t *testing.T) {
 						}
 					}()
 				}
-				second := func(has bool) events.EventBus {
-					if has {
+				second := func(a access) events.EventBus {
+					switch a {
+					case has:
 						return buses["replies"]
+					case mayNot:
+						return refused{buses["replies"]}
 					}
 					return nil
 				}

@@ -9,10 +9,9 @@ import (
 
 // listener receives the replies on one or two buses. Make one with [listen].
 type listener struct {
-	subs     []events.Subscription
-	received chan received
-	stop     context.CancelFunc
-	done     sync.WaitGroup
+	subs []events.Subscription
+	stop chan struct{} // closed by close
+	done sync.WaitGroup
 }
 
 // received is a result of a subscription's Receive.
@@ -21,36 +20,59 @@ type received struct {
 	err   error
 }
 
-// listen subscribes to the replies on each bus that is not nil. It waits for the servers until ctx
-// ends, and returns the first error. The end of ctx does not end the listener: close it.
-func listen(ctx context.Context, buses ...events.EventBus) (*listener, error) {
-	l := &listener{received: make(chan received)}
-	for _, bus := range buses {
-		if bus == nil {
-			continue
-		}
-		sub, err := bus.Subscribe(ctx, events.Filter{Types: []string{ReplyEvent}})
-		if err != nil {
-			l.close(ctx)
-			return nil, err
-		}
-		l.subs = append(l.subs, sub)
+// listen subscribes to the replies on bus and, if it is not nil, on second. It waits for the servers
+// until ctx ends. both reports whether the listener hears second, whose subscription may fail.
+// Returns the error of the subscription to bus.
+func listen(ctx context.Context, bus, second events.EventBus) (l *listener, both bool, err error) {
+	l = &listener{stop: make(chan struct{})}
+	replies := events.Filter{Types: []string{ReplyEvent}}
+	var other events.Subscription
+	if second != nil {
+		l.done.Go(func() {
+			if sub, err := second.Subscribe(ctx, replies); err == nil {
+				other = sub
+			}
+		})
 	}
-	life, stop := context.WithCancel(context.WithoutCancel(ctx))
-	l.stop = stop
-	for _, sub := range l.subs {
-		l.done.Go(func() { l.forward(life, sub) })
+	sub, err := bus.Subscribe(ctx, replies)
+	l.done.Wait()
+	if other != nil {
+		l.subs = append(l.subs, other)
 	}
-	return l, nil
+	if err != nil {
+		l.close(ctx)
+		return nil, false, err
+	}
+	l.subs = append(l.subs, sub)
+	return l, other != nil, nil
 }
 
-// forward passes what sub receives to receive until ctx ends. It returns after an error of sub.
-func (l *listener) forward(ctx context.Context, sub events.Subscription) {
+// receive returns a channel with the results of all subscriptions until ctx ends, and with the
+// replies that they hold then. Errors are those of buses. The channel is closed after the last
+// result. Call it once.
+func (l *listener) receive(ctx context.Context) <-chan received {
+	all := make(chan received)
+	for _, sub := range l.subs {
+		l.done.Go(func() { l.forward(ctx, sub, all) })
+	}
+	go func() {
+		l.done.Wait()
+		close(all)
+	}()
+	return all
+}
+
+// forward passes the results of sub to the channel to. It ends after an error, which it passes too
+// unless ctx has ended, and when the listener is closed.
+func (l *listener) forward(ctx context.Context, sub events.Subscription, to chan<- received) {
 	for {
 		e, err := sub.Receive(ctx)
+		if err != nil && ctx.Err() != nil {
+			return
+		}
 		select {
-		case l.received <- received{e, err}:
-		case <-ctx.Done():
+		case to <- received{e, err}:
+		case <-l.stop:
 			return
 		}
 		if err != nil {
@@ -59,23 +81,11 @@ func (l *listener) forward(ctx context.Context, sub events.Subscription) {
 	}
 }
 
-// receive waits for the next event of any bus. Returns the error of a subscription, or ctx's error.
-func (l *listener) receive(ctx context.Context) (events.Event, error) {
-	select {
-	case r := <-l.received:
-		return r.event, r.err
-	case <-ctx.Done():
-		return events.Event{}, ctx.Err()
-	}
-}
-
-// close ends the subscriptions. It waits for the servers, at most for closeTime; the end of ctx does
-// not end the wait. Errors are ignored: all replies were received, and the streams end with their
-// bus at the latest.
+// close ends the subscriptions. End the ctx of receive before. It waits for the servers, at most
+// for closeTime; the end of ctx does not end the wait. Errors are ignored: all replies were
+// received, and the streams end with their bus at the latest.
 func (l *listener) close(ctx context.Context) {
-	if l.stop != nil {
-		l.stop()
-	}
+	close(l.stop)
 	l.done.Wait()
 	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTime)
 	defer cancel()

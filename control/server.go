@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/swarmiji/swarmiji/capability"
 	"github.com/swarmiji/swarmiji/events"
 	"github.com/swarmiji/swarmiji/internal/wake"
 	"github.com/swarmiji/swarmiji/task"
@@ -28,8 +29,9 @@ type Config struct {
 	// Bus carries commands, and replies to clients without Replies. Use one without the events of
 	// tasks; see open.Options.Control.
 	Bus events.EventBus
-	// Replies is a second bus, to which no node listens. It carries the replies to clients that use it
-	// too, so that nodes do not receive the replies of each other. nil: all replies use Bus.
+	// Replies is a second bus, to which no node listens. It carries the replies to clients that use
+	// the same one, so that nodes do not receive the replies of each other. nil, or after it has
+	// dropped a reply: all replies use Bus.
 	Replies events.EventBus
 	// Keys verify commands and sign replies. nil: all commands are accepted.
 	Keys *Keys
@@ -75,6 +77,7 @@ type Server struct {
 	seen       seen
 	quiet      time.Time // until then refusals are counted, but not logged
 	unlogged   int
+	dropped    bool // the bus for replies has dropped some
 }
 
 // NewServer returns a Server. It does no I/O and starts nothing. It copies the keys and Allow, and
@@ -347,12 +350,11 @@ func (s *Server) audit(ctx context.Context, h *head, c *Command, key, failure st
 }
 
 // answer sends a reply in one or more signed parts, on Config.Replies if the sender of the command
-// listens to it. It first truncates r to the limits. If it still
-// needs more than maxParts, it sends a reply with an error instead. After a failure it logs a
-// warning and sends no further parts.
+// listens to it. It first truncates r to the limits. If it still needs more than maxParts, it sends
+// a reply with an error instead. After a failure it logs a warning and sends no further parts.
 func (s *Server) answer(ctx context.Context, h *head, r *Reply) {
 	node, bus := s.node.NodeID(), s.cfg.Bus
-	if h.Replies && s.cfg.Replies != nil {
+	if h.Replies && s.cfg.Replies != nil && !s.dropsReplies(ctx) {
 		bus = s.cfg.Replies
 	}
 	r.cut()
@@ -378,6 +380,17 @@ func (s *Server) answer(ctx context.Context, h *head, r *Reply) {
 			return
 		}
 	}
+}
+
+// dropsReplies reports whether the bus for replies has dropped any, and logs that once. The user of
+// the server may lack the right to it.
+func (s *Server) dropsReplies(ctx context.Context) bool {
+	d, ok := capability.As[events.DropCounter](s.cfg.Replies)
+	if !s.dropped && ok && d.Dropped() > 0 {
+		s.dropped = true
+		s.log(ctx, slog.LevelWarn, "control: the bus for replies has dropped replies; from now on they use the bus for commands")
+	}
+	return s.dropped
 }
 
 // log writes a log entry with the node's id.

@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -27,7 +28,7 @@ type eventTail struct {
 	labels map[task.ID]label
 }
 
-// label is what only the events of a task's submission and receipt tell.
+// label has the texts that only the events of a task's submission and receipt have.
 type label struct {
 	name, queue string
 	last        uint64 // number of the newest event of the task
@@ -79,17 +80,15 @@ func eventOf(e *events.Event) Event {
 	}
 }
 
-// add adds an event under the next number. An event without a name and a queue gets those of an
+// add adds an event under the next number. An event without a name or a queue gets that of an
 // earlier event of the task.
 func (t *eventTail) add(e Event) {
 	e.Seq = t.Next() // no other goroutine adds
-	switch l, known := t.labels[e.Task]; {
-	case e.Task == "":
-	case e.Name != "" || e.Queue != "":
-		t.labels[e.Task] = label{e.Name, e.Queue, e.Seq}
-	case known:
-		e.Name, e.Queue, l.last = l.name, l.queue, e.Seq
-		t.labels[e.Task] = l
+	if known := t.labels[e.Task]; e.Task != "" {
+		e.Name, e.Queue = cmp.Or(e.Name, known.name), cmp.Or(e.Queue, known.queue)
+		if e.Name != "" || e.Queue != "" {
+			t.labels[e.Task] = label{e.Name, e.Queue, e.Seq}
+		}
 	}
 	if old, removed := t.Add(e); removed && t.labels[old.Task].last == old.Seq {
 		delete(t.labels, old.Task)

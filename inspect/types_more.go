@@ -344,8 +344,8 @@ type Event struct {
 	Type string    `json:"type"`
 	Node string    `json:"node,omitempty"`
 	Task task.ID   `json:"task,omitempty"`
-	// Name and Queue are those of the task. Only its submission and its receipt tell them: other events
-	// have them if an event of the task was received before, among the last 10,000 events.
+	// Name and Queue are those of the task. Only the events of its submission and its receipt tell
+	// them. Later events have them if fewer than 10,000 others were between two events of the task.
 	Name   string   `json:"name,omitempty"`
 	Queue  string   `json:"queue,omitempty"`
 	Args   string   `json:"args,omitempty"`

@@ -157,8 +157,8 @@ type Swarm struct {
 	// a namespace with the suffix "-control".
 	Control events.EventBus
 	// Replies is a bus for the replies to commands, to which no consumer listens, see control.Config.
-	// It is nil if Control is nil. Its namespace has the suffix "-replies". A consumer connects it with
-	// its first reply.
+	// It is nil if Control is nil. Its namespace has the suffix "-replies". A consumer connects it
+	// with its first reply.
 	Replies events.EventBus
 	// Audit is a separate bus on the server of Events. It retains the changes that operators make, see
 	// inspect.Config.Audit. It is nil if Control is nil. It connects at first use.
@@ -237,8 +237,8 @@ func (s *Swarm) make(ctx context.Context) (err error) {
 	return err
 }
 
-// forCommands returns the target of a bus for commands or their replies: the server of the event bus
-// at t, with the suffix added to the namespace and without retention. t is not changed.
+// forCommands returns the target of a bus for commands or their replies. It is the server of the
+// event bus at t, with the suffix added to the namespace and without retention. t is not changed.
 func (t *target) forCommands(suffix string) *target {
 	c := *t
 	c.namespace = beside(t.namespace, suffix)

@@ -88,8 +88,8 @@ func TestWithoutBus(t *testing.T) {
 				t.Fatal(err)
 			}
 			with := o.Events != ""
-			if (s.Events != nil) != with || (s.Control != nil) != with || (s.Revocations != nil) != with {
-				t.Errorf("buses: %v, %v, %v", s.Events, s.Control, s.Revocations)
+			if (s.Events != nil) != with || (s.Control != nil) != with || (s.Replies != nil) != with || (s.Revocations != nil) != with {
+				t.Errorf("buses: %v, %v, %v, %v", s.Events, s.Control, s.Replies, s.Revocations)
 			}
 			roundTrip(t, s, s)
 			if _, err := s.Consumer(consumer.Config{}); err != nil {

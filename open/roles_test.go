@@ -167,18 +167,27 @@ func TestRolesControl(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if cfg.Bus != nil {
+		if cfg.Bus != nil || cfg.Replies != nil {
 			t.Error("Consumer has changed the caller's Config")
 		}
 		running(t, c)
 		synctest.Wait()
-		client, err := control.NewClient(control.ClientConfig{Bus: s.Control})
+		others, err := s.Control.Subscribe(t.Context(), events.Filter{Types: []string{control.ReplyEvent}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		client, err := control.NewClient(control.ClientConfig{Bus: s.Control, Replies: s.Replies})
 		if err != nil {
 			t.Fatal(err)
 		}
 		replies, err := client.Send(t.Context(), control.Command{Do: control.DoPing}, control.Wait{Replies: 1})
 		if err != nil || len(replies) != 1 || replies[0].Node != "n1" {
 			t.Errorf("ping: %v, %v", replies, err)
+		}
+		ended, end := context.WithCancel(t.Context())
+		end() // replies that have arrived are received nevertheless
+		if e, err := others.Receive(ended); err == nil {
+			t.Errorf("consumers receive a reply: %+v", e)
 		}
 	})
 	s, err := open.Open(t.Context(), "mem://", open.Options{})

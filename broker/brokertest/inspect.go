@@ -179,8 +179,9 @@ func (w *world) holds(b broker.Broker, queue string, want int) {
 	}
 }
 
-// fetchedAll polls until the number of held messages stays the same: a subscription has fetched all
-// that it fetches before Receive is called. It does nothing for a broker that does not count them.
+// fetchedAll polls until the number of held messages stays the same for a while: a subscription has
+// fetched all that it fetches before Receive is called. It does nothing for a broker that does not
+// count them.
 func (w *world) fetchedAll(b broker.Broker, queue string) {
 	w.Helper()
 	i, counts := capability.As[broker.Inspector](b)
@@ -195,7 +196,9 @@ func (w *world) fetchedAll(b broker.Broker, queue string) {
 		if w.Clean(err) != nil || st.Held != held {
 			held, same = st.Held, 0
 		}
-		same++
+		if same++; held == 0 {
+			return same > 50 // it may not have begun, or fetches only in Receive
+		}
 		return same > 5
 	})
 	if !ok {

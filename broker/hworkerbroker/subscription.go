@@ -32,7 +32,7 @@ type subscription struct {
 	mu       sync.Mutex // guards the fields below
 	prefetch int        // limit of held jobs; -1: no limit
 	held     int        // claimed and not settled
-	full     bool       // the claiming goroutine waits until there is room
+	full     bool       // the claiming goroutine waits until Receive has made room in ready
 }
 
 // maxAhead limits the jobs that are claimed before Receive is called, and the jobs of one call.
@@ -201,8 +201,8 @@ func (s *subscription) settleBroken(d *delivery, cause error) {
 	}
 }
 
-// wakeIfFull wakes the claiming goroutine if it waits for room, and at most half of maxAhead jobs
-// wait for Receive. Call it after a job was removed from s.ready. It takes s.mu.
+// wakeIfFull wakes the claiming goroutine if it waits for room in s.ready and half of that is free.
+// Call it after a job was removed from s.ready. It takes s.mu.
 func (s *subscription) wakeIfFull() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -213,15 +213,15 @@ func (s *subscription) wakeIfFull() {
 }
 
 // room returns how many jobs may be claimed now: as many as the prefetch allows, and at most
-// maxAhead minus those that wait for Receive. It sets s.full if that is none. It takes s.mu.
+// maxAhead minus those that wait for Receive. It sets s.full if so many wait. It takes s.mu.
 func (s *subscription) room() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	room := cap(s.ready) - len(s.ready)
+	s.full = room == 0
 	if s.prefetch >= 0 {
 		room = min(room, s.prefetch-s.held)
 	}
-	s.full = room <= 0
 	return max(room, 0)
 }
 

@@ -5,9 +5,9 @@ import "time"
 const (
 	// askPause is the pause between two questions whether more urgent messages wait.
 	askPause = 20 * time.Millisecond
-	// maxDoubts limits the answers that are ignored because they count other deliveries, see
+	// maxDoubts limits the answers that are ignored because they may be about other processes, see
 	// matchesReceived.
-	maxDoubts = 2
+	maxDoubts = 5
 )
 
 // askPending starts a goroutine, unless one runs, that asks the server whether further messages
@@ -27,7 +27,7 @@ func (lv *level) askPending() {
 			switch {
 			case err != nil:
 			case st.Pending == 0 && lv.isInTransit(st.Waiting):
-			case st.Pending == 0 && !lv.matchesReceived(st.Delivered.Consumer) && doubts < maxDoubts:
+			case st.Pending == 0 && !lv.matchesReceived(&st) && doubts < maxDoubts:
 				doubts++
 			default:
 				lv.pending = st.Pending
@@ -46,12 +46,10 @@ func (lv *level) askPending() {
 	})
 }
 
-// isInTransit reports whether a request of this level, or the message that answers it, is on its
-// way. waiting is the number of requests that the server has, of any process. A lost request ends
-// with its inbox after maxSilence. Call it with s.mu held.
-//
-// The counter of deliveries does not show this on a cluster. The server subtracts a message from
-// the waiting ones at once, but counts and sends it only when the other servers know of it.
+// isInTransit reports whether all requests of this level are on their way to the server, or used up
+// by messages on their way here. That is so if requests are outstanding and the server has no request
+// of any process; waiting is its number of them. After the loss of such a message, less urgent ones
+// wait until the inbox is lost, up to maxSilence and a heartbeat. Call it with s.mu held.
 func (lv *level) isInTransit(waiting int) bool {
 	return waiting == 0 && lv.isAsked()
 }
@@ -59,12 +57,17 @@ func (lv *level) isInTransit(waiting int) bool {
 // isAsked reports whether requests of this level are outstanding. Call it with s.mu held.
 func (lv *level) isAsked() bool { return lv.inbox != nil && lv.inbox.outstanding > 0 }
 
-// matchesReceived reports whether the server's answer can be used: it counts the same deliveries as
-// this process. delivered is the number of messages that the consumer has delivered, by the answer.
-// Call it with s.mu held.
+// matchesReceived reports whether the server's answer st seems to count the same deliveries as this
+// process. Call it with s.mu held.
 //
-// An answer may overtake messages on the way here, or be older than one. A larger number also
-// matches if no request is outstanding: other processes got those messages.
-func (lv *level) matchesReceived(delivered uint64) bool {
-	return delivered == lv.delivered || delivered > lv.delivered && !lv.isAsked()
+// An answer may overtake messages on the way here, or be older than one. A larger number of
+// deliveries also matches if no request is outstanding: other processes got those messages. While
+// requests are outstanding, more unsettled messages than this process holds do not match: one of
+// them may be on its way. A server of a cluster counts such a message as unsettled at once, and as
+// delivered only when the other servers know of it.
+func (lv *level) matchesReceived(st *consumerState) bool {
+	if !lv.isAsked() {
+		return st.Delivered.Consumer >= lv.delivered
+	}
+	return st.Delivered.Consumer == lv.delivered && st.AckPending <= lv.unsettled
 }

@@ -30,6 +30,12 @@ var inspecting = []rule{
 		"one process claims keys as a result store does",
 	},
 	{
+		"L4",
+		[]string{"inspect/internal/recent"},
+		nil,
+		"a list keeps values of any type",
+	},
+	{
 		"suite",
 		[]string{"inspect/inspecttest"},
 		[]string{

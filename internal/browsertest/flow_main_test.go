@@ -342,7 +342,7 @@ func deepLinks(w *world, b *tab) {
 	b.open("tasks?query=name%3Apast.*")
 	b.click(".pager", "Next part")
 	b.until("the address has a cursor", `new URL(location).searchParams.get('cursor')`)
-	b.find("#list tbody a.id", "") // the address changes before the page is there
+	b.find("#list tbody a.id", "") // the address changes first
 	second := eval[string](b, `document.querySelector('#list tbody a.id').title`)
 	b.open(b.at())
 	if got := eval[string](b, `document.querySelector('#list tbody a.id').title`); got != second {

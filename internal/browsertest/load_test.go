@@ -216,7 +216,7 @@ func (l *load) cost() time.Duration {
 func (l *load) watched(f func() time.Duration) time.Duration {
 	l.Helper()
 	w := &world{T: l.T, swarm: l.swarm, history: l.history}
-	commands, err := control.NewClient(control.ClientConfig{Bus: w.swarm.Control})
+	commands, err := control.NewClient(control.ClientConfig{Bus: w.swarm.Control, Replies: w.swarm.Replies})
 	w.no(err)
 	w.api, err = open.Inspector(w.swarm, inspect.Config{Control: commands, History: w.history, Logger: quiet()})
 	w.no(err)

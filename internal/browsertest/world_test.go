@@ -155,7 +155,7 @@ func startWorld(t *testing.T, url string) *world {
 // inspect starts the API of the system.
 func (w *world) inspect() {
 	w.Helper()
-	commands, err := control.NewClient(control.ClientConfig{Bus: w.swarm.Control})
+	commands, err := control.NewClient(control.ClientConfig{Bus: w.swarm.Control, Replies: w.swarm.Replies})
 	w.no(err)
 	w.api, err = open.Inspector(w.swarm, inspect.Config{
 		Control: commands, History: w.history, Schedule: w.schedule, Jobs: w.jobs, Actor: "ada", Logger: quiet(), Queues: []string{spareQueue},

@@ -43,9 +43,9 @@ func (l *List[T]) Next() uint64 {
 	return l.next
 }
 
-// From returns copies of the values from number first on for which match returns true, at most n,
-// and the number after the last value that it examined. lost reports that values from first on are
-// gone. more is closed when another value comes, and by Close.
+// From examines the values from number first on until match has returned true for n of them. It
+// returns copies of these n, and the number after the last examined value. lost reports that values
+// from first on are gone. more is closed when another value comes, and by Close.
 func (l *List[T]) From(first uint64, n int, match func(*T) bool) (vs []T, next uint64, lost bool, more <-chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -60,7 +60,7 @@ func (l *List[T]) From(first uint64, n int, match func(*T) bool) (vs []T, next u
 	return vs, first, lost, l.more
 }
 
-// Close wakes the readers for good; add nothing afterwards. Further calls do nothing.
+// Close wakes the readers for good. Add panics after it. Further calls of Close do nothing.
 func (l *List[T]) Close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
