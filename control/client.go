@@ -30,8 +30,8 @@ var ErrMissing = errors.New("control: not all nodes answered in time")
 type ClientConfig struct {
 	// Bus is the event bus that the nodes listen to.
 	Bus events.EventBus
-	// Replies is the same bus as [Config].Replies of the nodes. The client listens to both buses, since
-	// nodes without Replies use Bus. nil, or if subscribing to it fails: all nodes reply on Bus.
+	// Replies is the same bus as [Config].Replies of the nodes. The client listens to both buses,
+	// since nodes without Replies use Bus. nil, or if subscribing to it fails: all nodes reply on Bus.
 	Replies events.EventBus
 	// Keys sign commands and verify replies. nil: commands are not signed, and all replies are
 	// accepted.

@@ -20,9 +20,9 @@ type received struct {
 	err   error
 }
 
-// listen subscribes to the replies on bus and, if it is not nil, on second. It waits for the servers
-// until ctx ends. both reports whether the listener hears second, whose subscription may fail.
-// Returns the error of the subscription to bus.
+// listen subscribes to the replies on bus and, if it is not nil, on second. It waits for the
+// servers until ctx ends. both reports whether the listener hears second, whose subscription may
+// fail. Returns the error of the subscription to bus.
 func listen(ctx context.Context, bus, second events.EventBus) (l *listener, both bool, err error) {
 	l = &listener{stop: make(chan struct{})}
 	replies := events.Filter{Types: []string{ReplyEvent}}

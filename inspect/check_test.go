@@ -24,7 +24,7 @@ func TestClocks(t *testing.T) {
 }
 
 // TestLabelsEndWithTheirEvents shows that events of a task get its name and queue while an earlier
-// event of it is known. Nothing else is kept.
+// event of it is known, and no longer.
 func TestLabelsEndWithTheirEvents(t *testing.T) {
 	tail := newEventTail()
 	add := func(e Event) Event {
