@@ -49,7 +49,8 @@ func (lv *level) askPending() {
 // isInTransit reports whether all requests of this level are on their way to the server, or used up
 // by messages on their way here. That is so if requests are outstanding and the server has no
 // request of any process; waiting is its number of them. After the loss of such a message, less
-// urgent ones wait until the inbox is lost, up to maxSilence and a heartbeat. Call it with s.mu held.
+// urgent ones wait until the inbox is lost, up to maxSilence and a heartbeat. Call it with s.mu
+// held.
 func (lv *level) isInTransit(waiting int) bool {
 	return waiting == 0 && lv.isAsked()
 }
