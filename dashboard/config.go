@@ -32,8 +32,9 @@ type Config struct {
 	Identify func(r *http.Request) (name string, role Role, err error)
 
 	// Authorize refuses single changes. It is called for changes that the caller's role allows,
-	// with the queue, task or other thing that is changed, "" for several. Its error is shown to
-	// the caller. nil: the role decides alone.
+	// with the queue, task or other thing that is changed. The target "" stands for several things,
+	// or for one that the caller has yet to type. Its error is shown to the caller. nil: the role
+	// decides alone.
 	Authorize func(r *http.Request, do inspect.Do, target string) error
 	// ReadOnly refuses all changes.
 	ReadOnly bool
@@ -128,13 +129,18 @@ func (c *Config) check() error {
 		}
 		names[u.Name] = true
 	}
+	secrets := map[string]string{}
 	for _, t := range c.Tokens {
+		other, twice := secrets[t.Secret]
 		switch {
 		case t.Name == "" || len(t.Secret) < minToken:
 			bad("a token needs a name and a secret of at least %d bytes", minToken)
+		case twice:
+			bad("the tokens %q and %q have one secret", other, t.Name)
 		case !t.Role.known():
 			bad("token %q has the unknown %v", t.Name, t.Role)
 		}
+		secrets[t.Secret] = t.Name
 	}
 	if (len(c.Proxies) > 0) != (c.ProxyHeader != "") {
 		bad("Proxies and ProxyHeader (--proxy and --proxy-header) need each other")

@@ -495,6 +495,7 @@ func TestConfig(t *testing.T) {
 		"no password":       {Users: []dashboard.User{{Name: "ada"}}},
 		"two of a name":     {Users: []dashboard.User{{Name: "a", Password: "hush1"}, {Name: "a", Password: "hush2"}}},
 		"a short token":     {Tokens: []dashboard.Token{{Name: "a", Secret: "hush"}}},
+		"one secret twice":  {Tokens: []dashboard.Token{{Name: "a", Secret: token}, {Name: "b", Secret: token, Role: dashboard.Admin}}},
 		"an unknown role":   {Users: []dashboard.User{{Name: "a", Password: "hush", Role: 7}}},
 		"a header alone":    {ProxyHeader: "X-User"},
 		"Identify and more": {Identify: func(*http.Request) (string, dashboard.Role, error) { return "", 0, nil }, Users: users},

@@ -287,6 +287,7 @@ type workerData struct {
 	Running    inspect.RunningPage
 	RunningErr error
 	Held       inspect.RunningPage
+	HeldErr    error
 }
 
 func (p *Pages) worker(r *request) (any, string, error) {
@@ -300,7 +301,7 @@ func (p *Pages) worker(r *request) (any, string, error) {
 	d := workerData{Worker: w}
 	if w.Answers {
 		d.Running, d.RunningErr = p.api.ListRunning(r.Context(), inspect.RunningQuery{Nodes: []string{node}})
-		d.Held, _ = p.api.ListRunning(r.Context(), inspect.RunningQuery{Nodes: []string{node}, Held: true})
+		d.Held, d.HeldErr = p.api.ListRunning(r.Context(), inspect.RunningQuery{Nodes: []string{node}, Held: true})
 	}
 	return &d, command, nil
 }

@@ -25,6 +25,7 @@ type overviewData struct {
 	MoreWorkers int          // consumers that are not shown
 	Producers   int
 	WorkersErr  error
+	RunningErr  error
 
 	Queues     []inspect.Queue
 	MoreQueues int  // queues that are not shown
@@ -79,7 +80,9 @@ func (p *Pages) overview(r *request) (any, string, error) {
 	reads.Go(func() {
 		workers, d.WorkersErr = p.api.ListWorkers(ctx, inspect.WorkerQuery{Limit: inspect.MaxLimit})
 		if nodes := busyNodes(workers.Workers); len(nodes) > 0 {
-			running, _ = p.api.ListRunning(ctx, inspect.RunningQuery{Nodes: nodes})
+			if running, d.RunningErr = p.api.ListRunning(ctx, inspect.RunningQuery{Nodes: nodes}); missing(d.RunningErr) {
+				d.RunningErr = nil // consumers report their numbers, and no commands are sent
+			}
 		}
 	})
 	reads.Go(func() { d.Hour, d.HourErr = p.hour(ctx, "") })
