@@ -186,7 +186,7 @@ func (l *Local) knownSteps() func(ctx context.Context, root task.ID, limit int) 
 			}
 			for i := range page.Records {
 				r := &page.Records[i]
-				all = append(all, workflow.Known{ID: r.ID, Parent: r.Parent, Group: r.Group, Name: r.Name, State: recorded(r.State)})
+				all = append(all, workflow.Known{ID: r.ID, Parent: r.Parent, Group: r.Group, Name: r.Name, State: recorded(r.State), Life: r.Life, Attempts: r.Attempts})
 			}
 			if o.After = page.Next; page.Next == "" {
 				break

@@ -175,7 +175,11 @@ func (s *show) history(ctx context.Context) error {
 	}
 	for i := range known {
 		k := &known[i]
-		if s.nodes[k.ID] != nil || members[k.ID] {
+		if n := s.nodes[k.ID]; n != nil {
+			n.follow(k)
+			continue
+		}
+		if members[k.ID] {
 			continue
 		}
 		n, err := s.v.load(ctx, k.ID)
@@ -185,12 +189,29 @@ func (s *show) history(ctx context.Context) error {
 		if n == nil {
 			n = &Node{ID: k.ID, Name: k.Name, State: k.State}
 		}
+		n.follow(k)
 		if !s.add(n) {
 			break
 		}
 		s.known = append(s.known, *k)
 	}
 	return nil
+}
+
+// follow changes the state of a node to started if its record is about an earlier attempt than the
+// one that runs by k: most stores keep no record of a start.
+func (n *Node) follow(k *Known) {
+	ended := 0 // attempts of the life of the record
+	switch n.State {
+	case task.StateRetrying:
+		ended = n.Retries + 1
+	case task.StateRequeued:
+	default:
+		return
+	}
+	if k.State == task.StateStarted && (k.Life > n.Life || k.Life == n.Life && k.Attempts > ended) {
+		n.State = task.StateStarted
+	}
 }
 
 // nest sets Tree.Steps to the nodes of s.order that are below no other node. A member of a group is

@@ -146,6 +146,47 @@ func TestHistory(t *testing.T) {
 	}
 }
 
+// TestRunningStep shows that a step is started, and not retrying or requeued, while the history knows
+// that its next attempt runs.
+func TestRunningStep(t *testing.T) {
+	for name, c := range map[string]struct {
+		record resultstore.Record
+		known  workflow.Known
+		want   task.State
+	}{
+		"second attempt runs": {
+			resultstore.Record{State: task.StateRetrying}, workflow.Known{State: task.StateStarted, Attempts: 2}, task.StateStarted,
+		},
+		"the history knows the first only": {
+			resultstore.Record{State: task.StateRetrying}, workflow.Known{State: task.StateStarted, Attempts: 1}, task.StateRetrying,
+		},
+		"requeued and running": {
+			resultstore.Record{State: task.StateRequeued, Life: 1}, workflow.Known{State: task.StateStarted, Life: 1, Attempts: 1}, task.StateStarted,
+		},
+		"the history knows the earlier life only": {
+			resultstore.Record{State: task.StateRequeued, Life: 1}, workflow.Known{State: task.StateStarted, Attempts: 4}, task.StateRequeued,
+		},
+		"requeued and waiting": {
+			resultstore.Record{State: task.StateRequeued, Life: 1}, workflow.Known{State: task.StatePending, Life: 1, Attempts: 0}, task.StateRequeued,
+		},
+		"ended": {
+			resultstore.Record{State: task.StateSucceeded}, workflow.Known{State: task.StateStarted, Attempts: 3}, task.StateSucceeded,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newStore(t)
+			c.record.ID, c.known.ID, c.record.Deliveries = step(1), step(1), 1
+			save(t, s, c.record)
+			tree := show(t, workflow.Config{Results: s, History: func(context.Context, task.ID, int) ([]workflow.Known, error) {
+				return []workflow.Known{c.known}, nil
+			}})
+			if got := tree.Steps[0].State; got != c.want {
+				t.Errorf("the step is %s, want %s", got, c.want)
+			}
+		})
+	}
+}
+
 // TestLimits shows that a large group is cut, and says so.
 func TestLimits(t *testing.T) {
 	s := newStore(t)

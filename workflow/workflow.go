@@ -40,6 +40,9 @@ type Known struct {
 	Group  task.ID // "": no group
 	Name   string
 	State  task.State
+	// Life is the number of times that the dead letter of the task was requeued, and Attempts the
+	// number of started attempts since.
+	Life, Attempts int
 }
 
 // Limits of a tree. Further tasks are left out, see [Tree].
