@@ -443,7 +443,7 @@ func TestArguments(t *testing.T) {
 			{http.MethodPost, "/api/v1/ListSchedules", "", true, false, true},
 			{http.MethodPost, "/api/v1/GetJob", "1", false, true, true},
 			{http.MethodPost, "/api/v1/ListEvents", "", true, false, false},
-			{http.MethodGet, "/task?id=x", "", true, false, false},
+			{http.MethodGet, "/task?id=x", "", true, false, true},
 			{http.MethodGet, "/letter?queue=q&id=x", "", true, false, true},
 			{http.MethodGet, "/schedule?id=x", "", true, true, true},
 			{http.MethodGet, "/job?id=1", "", false, true, true},

@@ -24,6 +24,7 @@ const noAnswer = "no consumer answered; a consumer answers only if its program s
 type census struct {
 	began, at time.Time // the question was sent after began, and all answers came before at
 	nodes     map[string]*Worker
+	late      []string // consumers whose heartbeats have stopped, see hear
 	replies   []control.Reply
 	err       error // why the consumers could not be asked; nil: they were
 	refused   uint64
@@ -97,6 +98,11 @@ func (l *Local) ask(ctx context.Context) *census {
 	}
 	for i := range c.replies {
 		c.note(&c.replies[i])
+	}
+	if c.err == nil { // the bus works
+		for _, id := range c.late {
+			c.nodes[id].Offline = !c.nodes[id].Answers
+		}
 	}
 	l.remember(c, known)
 	c.at = time.Now()
@@ -195,9 +201,20 @@ func (l *Local) remember(c *census, known []liveness.Node) {
 	l.silent = silent
 }
 
-// hear adds a node from its heartbeats.
+// missedBeats is the number of heartbeats in a row after which a consumer is late, and lateAfter
+// the least time.
+const (
+	missedBeats = 3
+	lateAfter   = 10 * time.Second
+)
+
+// hear adds a node from its heartbeats. If these have stopped, a consumer that does not answer
+// either counts as offline, long before the observer gives it up.
 func (c *census) hear(n *liveness.Node) {
 	w := &n.Worker
+	if n.Online && w.Role == events.RoleConsumer && time.Since(n.Heard) > max(lateAfter, missedBeats*w.Freq) {
+		c.late = append(c.late, n.ID)
+	}
 	c.nodes[n.ID] = &Worker{
 		Node: n.ID, Offline: !n.Online, Role: w.Role, Host: w.Hostname, Active: w.Active, Reserved: w.Reserved, Stuck: w.Stuck,
 		Processed: w.Processed, Version: w.Version, Heartbeat: n.Told, Load: share(w.Load), Memory: share(w.Mem), Queues: slices.Clone(w.Queues),

@@ -256,7 +256,8 @@ type Worker struct {
 	Role   string   `json:"role,omitempty"`
 	Host   string   `json:"host,omitempty"`
 	Queues []string `json:"queues,omitempty"`
-	// Offline reports that it has ended or been silent for too long.
+	// Offline reports that it has ended, or been silent for two minutes. A consumer that neither
+	// answers nor sends heartbeats is offline after three heartbeats and at least ten seconds.
 	Offline bool `json:"offline,omitempty"`
 	// Answers reports that it answers commands.
 	Answers   bool      `json:"answers"`

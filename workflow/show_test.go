@@ -146,8 +146,8 @@ func TestHistory(t *testing.T) {
 	}
 }
 
-// TestRunningStep shows that a step is started, and not retrying or requeued, while the history knows
-// that its next attempt runs.
+// TestRunningStep shows that a step is started, and not retrying or requeued, while the history
+// knows that its next attempt runs.
 func TestRunningStep(t *testing.T) {
 	for name, c := range map[string]struct {
 		record resultstore.Record

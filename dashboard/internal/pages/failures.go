@@ -124,6 +124,9 @@ func add(groups map[string]*failure, t *inspect.Task, now time.Time, versions ma
 		if t.Class != "" {
 			g.Query += " class:" + quote(t.Class)
 		}
+		if part := g.Part(); part != "" {
+			g.Query += " error~" + quote(part)
+		}
 		groups[key] = g
 	}
 	g.Count++

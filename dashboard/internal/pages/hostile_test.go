@@ -229,7 +229,7 @@ func (s *system) ListRates(context.Context, inspect.RateQuery) (inspect.RatePage
 
 func (s *system) GetTask(_ context.Context, k inspect.TaskKey) (inspect.TaskDetail, error) {
 	d, err := read[inspect.TaskDetail](s, "GetTask")
-	if k.Args {
+	if len(k.Queues) > 0 {
 		d.NotAgain = ""
 	}
 	return d, err

@@ -149,7 +149,7 @@ type taskData struct {
 }
 
 func (p *Pages) task(r *request) (any, string, error) {
-	key := inspect.TaskKey{ID: task.ID(r.value("id")), Name: r.value("name")}
+	key := inspect.TaskKey{ID: task.ID(r.value("id")), Name: r.value("name"), Args: true}
 	args := []string{"task", "show", string(key.ID)}
 	if q := r.value("queue"); q != "" {
 		key.Queues = []string{q}

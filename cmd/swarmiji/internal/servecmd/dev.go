@@ -107,9 +107,9 @@ func (a *app) dev(ctx context.Context, o *devOptions) (err error) {
 		if !o.quiet {
 			a.Say("the sample worker serves the queue %s; in another terminal try:", sampleQueue)
 			for _, line := range []string{
-				"export SWARMIJI_BROKER=" + cmdline.Quote(open.Redact(a.Broker)),
+				"export SWARMIJI_BROKER=" + cmdline.Quote(open.Redact(a.Broker)) + " SWARMIJI_HISTORY=" + cmdline.Quote(parts.history),
 				cmdline.Swarmiji("call", "demo.add", `{"a": 2, "b": 3}`, "--queue", sampleQueue, "--wait"),
-				cmdline.Swarmiji("task", "ls", "state:failed", "--store", parts.history),
+				cmdline.Swarmiji("task", "ls", "state:failed"),
 				cmdline.Swarmiji("queue", "pause", sampleQueue),
 			} {
 				_, _ = fmt.Fprintln(a.Stderr, "  "+line) // as it is pasted
@@ -154,7 +154,8 @@ func (a *app) startSample(ctx context.Context, s *open.Swarm, g *together) error
 	g.ends = append(g.ends, p.Close)
 	c, err := s.Consumer(consumer.Config{
 		Queues: map[string]consumer.QueueConfig{sampleQueue: {Workers: 4}}, Control: &control.Config{Keys: keys}, ShutdownTimeout: time.Second,
-		Report: events.Report{KeepArguments: events.MaxOriginal}, // so that each task can run again
+		// so that each task shows its values and can run again
+		Report: events.Report{Payloads: true, KeepArguments: events.MaxOriginal},
 	})
 	if err != nil {
 		return err
