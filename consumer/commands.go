@@ -52,7 +52,7 @@ func (n controlNode) Queues() []string { return n.queues.Names() }
 // becomes 0.
 func (n controlNode) Stats() control.Stats {
 	s := n.Consumer.Stats()
-	out := control.Stats{Totals: make(map[string]uint64)}
+	out := control.Stats{Totals: make(map[string]uint64), Stopping: !s.Running}
 	for name, total := range map[string]int64{
 		"received": s.Received, "started": s.Started, "succeeded": s.Succeeded, "failed": s.Failed, "retried": s.Retried,
 	} {

@@ -74,8 +74,13 @@ func TestRemote(t *testing.T) {
 		if n := len(h.runs()); n != 17 {
 			t.Errorf("%d tasks have started when the rate was taken back, want 17", n)
 		}
+		if s := order(control.Command{Do: control.DoStats}).Stats; s.Stopping {
+			t.Errorf("a consumer that runs is stopping: %+v", s)
+		}
 		order(control.Command{Do: control.DoShutdown})
-		order(control.Command{Do: control.DoPing}) // it still runs tasks and answers
+		if s := order(control.Command{Do: control.DoStats}).Stats; !s.Stopping || s.Queues[0].Active == 0 { // it still runs tasks and answers
+			t.Errorf("stats after the shutdown: %+v", s)
+		}
 		begin := time.Now()
 		order(control.Command{Do: control.DoShutdown, Kill: true})
 		if err := h.b.stop(); err == nil || !strings.Contains(err.Error(), "were running") {
@@ -84,8 +89,8 @@ func TestRemote(t *testing.T) {
 		if took := time.Since(begin); took > consumer.DefaultKillGrace {
 			t.Errorf("the kill took %v", took)
 		}
-		if got := h.b.c.ControlCounts(); got.Obeyed != 13 {
-			t.Errorf("%+v, want 13 commands obeyed", got)
+		if got := h.b.c.ControlCounts(); got.Obeyed != 14 {
+			t.Errorf("%+v, want 14 commands obeyed", got)
 		}
 		h.b.stop = func() error { return nil }
 		h.b.end()

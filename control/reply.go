@@ -33,6 +33,8 @@ const (
 // Stats holds the sizes and totals of a node.
 type Stats struct {
 	Queues []QueueStats `json:"queues"`
+	// Stopping reports that the node takes no more tasks, and ends when its running tasks have ended.
+	Stopping bool `json:"stopping,omitempty"`
 	// since the node's start: "processed", "failed" and others
 	Totals map[string]uint64 `json:"totals,omitempty"`
 }

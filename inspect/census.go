@@ -201,8 +201,7 @@ func (l *Local) remember(c *census, known []liveness.Node) {
 	l.silent = silent
 }
 
-// missedBeats is the number of heartbeats in a row after which a consumer is late, and lateAfter
-// the least time.
+// A consumer is late after missedBeats heartbeats in a row, and after at least lateAfter.
 const (
 	missedBeats = 3
 	lateAfter   = 10 * time.Second
@@ -240,7 +239,7 @@ func (c *census) note(r *control.Reply) {
 	if r.Stats == nil {
 		return
 	}
-	n.Active, n.Reserved, n.Stuck, n.Totals = 0, 0, 0, r.Stats.Totals
+	n.Active, n.Reserved, n.Stuck, n.Totals, n.Stopping = 0, 0, 0, r.Stats.Totals, r.Stats.Stopping
 	for _, q := range r.Stats.Queues {
 		n.Active, n.Reserved, n.Stuck = n.Active+q.Active, n.Reserved+q.Reserved, n.Stuck+q.Stuck
 		n.Serves = append(n.Serves, ServedQueue(q))

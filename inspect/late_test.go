@@ -2,15 +2,22 @@ package inspect_test
 
 import (
 	"context"
+	"errors"
 	"log/slog"
+	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/consumer"
+	"github.com/swarmiji/swarmiji/control"
 	"github.com/swarmiji/swarmiji/events"
 	"github.com/swarmiji/swarmiji/inspect"
 	"github.com/swarmiji/swarmiji/open"
+	"github.com/swarmiji/swarmiji/producer"
+	"github.com/swarmiji/swarmiji/task"
 )
 
 // TestLateConsumer shows that a consumer whose process was killed is soon offline: it neither
@@ -80,6 +87,67 @@ func TestLateConsumer(t *testing.T) {
 			t.Error(err)
 		}
 		if err := s.Close(context.WithoutCancel(t.Context())); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestStoppingConsumer shows that a stopping consumer does not count as one that takes tasks, and
+// that its running tasks count.
+func TestStoppingConsumer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, err := open.Open(t.Context(), "mem://", open.Options{Control: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := s.Consumer(consumer.Config{
+			Queues: map[string]consumer.QueueConfig{"mail": {Workers: 1}}, Control: &control.Config{}, Logger: slog.New(slog.DiscardHandler),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		slow := task.New[int, int]("slow", task.WithQueue("mail"), task.WithIgnoreResult(true))
+		release := make(chan struct{})
+		if err := slow.Handle(c, func(context.Context, int) (int, error) { <-release; return 0, nil }); err != nil {
+			t.Fatal(err)
+		}
+		p, err := s.Producer(producer.Config{Logger: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- c.Run(ctx) }()
+		synctest.Wait()
+		var last task.ID
+		for i := range 2 {
+			f, err := slow.Submit(t.Context(), p, i)
+			if err != nil {
+				t.Fatal(err)
+			}
+			last = f.ID()
+		}
+		synctest.Wait()
+		stop()
+		synctest.Wait()
+		api, err := open.Inspector(s, inspect.Config{Logger: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		page, err := api.ListWorkers(t.Context(), inspect.WorkerQuery{})
+		if err != nil || !slices.ContainsFunc(page.Workers, func(w inspect.Worker) bool { return w.Stopping }) {
+			t.Errorf("the workers: %+v, %v", page.Workers, err)
+		}
+		q, err := api.GetQueue(t.Context(), "mail")
+		if err != nil || q.Consumers != 0 || q.Workers != 0 || q.Active != 1 {
+			t.Errorf("the queue: %+v, %v", q, err)
+		}
+		why, err := api.Why(t.Context(), inspect.TaskKey{ID: last, Queues: []string{"mail"}})
+		if err != nil || !slices.ContainsFunc(why.Reasons, func(r inspect.Reason) bool { return strings.Contains(r.Text, "is stopping") }) {
+			t.Errorf("why: %+v, %v", why, err)
+		}
+		close(release)
+		if err := errors.Join(<-ended, p.Close(context.WithoutCancel(t.Context())), s.Close(context.WithoutCancel(t.Context()))); err != nil {
 			t.Error(err)
 		}
 	})

@@ -189,13 +189,18 @@ func (r *queueReader) read(ctx context.Context, names []string) ([]Queue, error)
 }
 
 // count adds a consumer of the queue. served is nil if the consumer did not answer.
-func (q *Queue) count(_ *Worker, served *ServedQueue) {
-	q.Consumers++
+func (q *Queue) count(w *Worker, served *ServedQueue) {
+	if !w.Stopping { // otherwise it takes no more tasks
+		q.Consumers++
+	}
 	if served == nil {
 		return
 	}
-	q.Workers, q.Active, q.Reserved = q.Workers+served.Workers, q.Active+served.Active, q.Reserved+served.Reserved
-	if served.Paused {
+	q.Active, q.Reserved = q.Active+served.Active, q.Reserved+served.Reserved
+	if w.Stopping {
+		return
+	}
+	if q.Workers += served.Workers; served.Paused {
 		q.Paused++
 	}
 }

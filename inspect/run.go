@@ -12,7 +12,7 @@ import (
 
 // Why a task has no copy if its message is gone.
 const (
-	noOriginal = "its message is gone: waiting tasks and dead letters have their arguments, and the history has them if consumers set Report.KeepArguments"
+	noOriginal = "its message is gone or with a consumer: waiting tasks and dead letters have their arguments, and the history has those of ended tasks if consumers set Report.KeepArguments"
 	notEnded   = "it has not ended, and its message is with a consumer or was not found"
 )
 

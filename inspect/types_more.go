@@ -259,8 +259,10 @@ type Worker struct {
 	// Offline reports that it has ended, or been silent for two minutes. A consumer that neither
 	// answers nor sends heartbeats is offline after three heartbeats and at least ten seconds.
 	Offline bool `json:"offline,omitempty"`
-	// Answers reports that it answers commands.
+	// Answers reports that it answers commands, and Stopping that it takes no more tasks and ends when
+	// its running tasks have ended.
 	Answers   bool      `json:"answers"`
+	Stopping  bool      `json:"stopping,omitempty"`
 	Active    int       `json:"active"`             // tasks that run
 	Reserved  int       `json:"reserved,omitempty"` // tasks that have not started
 	Stuck     int       `json:"stuck,omitempty"`    // tasks beyond their time limit

@@ -170,9 +170,13 @@ func (x *explainer) explainQueue(ctx context.Context, ready bool) error {
 		}
 		return nil
 	}
-	n, paused, workers, active, silent := 0, 0, 0, 0, 0
+	n, paused, workers, active, silent, stopping := 0, 0, 0, 0, 0, 0
 	var ids []string
 	x.census.consumers(x.queue, func(w *Worker, s *ServedQueue) {
+		if w.Stopping {
+			stopping++
+			return
+		}
 		n++
 		if s == nil {
 			silent++
@@ -186,6 +190,8 @@ func (x *explainer) explainQueue(ctx context.Context, ready bool) error {
 		workers, active = workers+s.Workers, active+s.Active
 	})
 	switch {
+	case n == 0 && stopping > 0:
+		x.add(Reason{Kind: KindNoConsumer, Queue: x.queue, Help: startConsumer(x.queue)}, "Each consumer of queue %s is stopping.", x.queue)
 	case n == 0:
 		x.add(Reason{Kind: KindNoConsumer, Queue: x.queue, Help: startConsumer(x.queue)}, "No consumer of queue %s answers or sends heartbeats.", x.queue)
 	case pause != nil: // what consumers do follows from it

@@ -52,8 +52,11 @@ func (a *app) workers(ctx context.Context, t *cli.Target, listen time.Duration) 
 		for i := range all {
 			w := &all[i]
 			state := "online"
-			if w.Offline {
+			switch {
+			case w.Offline:
 				state = "offline"
+			case w.Stopping:
+				state = "stopping"
 			}
 			tab.Add(w.Node, w.Role, w.Host, w.Queues, state, w.Active, w.Processed, optional(w.Load), optional(w.Memory), w.Heartbeat)
 		}

@@ -14,7 +14,7 @@ import (
 const (
 	keep      = time.Second / 2  // how long after its question an answer is given to further callers
 	keepCheck = 10 * time.Second // of a check, which asks all servers and queues
-	stale     = time.Minute      // until then an older check is shown while a new one runs
+	stale     = 2 * keepCheck    // until then an older check is shown while a new one runs
 	readTime  = 30 * time.Second // limits a shared read
 )
 

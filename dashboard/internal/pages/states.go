@@ -20,7 +20,7 @@ func badge(state any) mark {
 		m.Class, m.Sign = "good", "✓"
 	case "failed", "dead", "FAILED", "expired", "offline":
 		m.Class, m.Sign = "bad", "✕"
-	case "retrying", "retried", "warning", "paused", "partly paused", "no consumer", "PAUSED", "unknown", "stuck", "requeued":
+	case "retrying", "retried", "warning", "paused", "partly paused", "no consumer", "PAUSED", "unknown", "stuck", "requeued", "stopping":
 		m.Class, m.Sign = "warn", "!"
 	case "running", "started", "received", "held", "progress", "RUNNING", "RUNQUEUED":
 		m.Class, m.Sign = "busy", "▸"
@@ -40,6 +40,8 @@ func workerState(w inspect.Worker) string {
 	switch {
 	case w.Offline:
 		return "offline"
+	case w.Stopping:
+		return "stopping"
 	case quietWorker(w):
 		return "paused"
 	}
