@@ -78,7 +78,8 @@ func TestRemote(t *testing.T) {
 			t.Errorf("a consumer that runs is stopping: %+v", s)
 		}
 		order(control.Command{Do: control.DoShutdown})
-		if s := order(control.Command{Do: control.DoStats}).Stats; !s.Stopping || s.Queues[0].Active == 0 { // it still runs tasks and answers
+		// it still runs tasks and answers
+		if s := order(control.Command{Do: control.DoStats}).Stats; !s.Stopping || s.Queues[0].Active == 0 {
 			t.Errorf("stats after the shutdown: %+v", s)
 		}
 		begin := time.Now()

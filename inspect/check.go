@@ -279,7 +279,7 @@ func checkQueue(f *findings, q *Queue, explained bool) {
 	good := !explained
 	if q.Consumers == 0 && q.Ready > 0 && !explained {
 		good = false
-		f.warn(check, "%d tasks wait, and no consumer takes them that answers or sends heartbeats, and is not stopping; start one", q.Ready)
+		f.warn(check, "%d tasks wait, and no consumer takes them: none answers or sends heartbeats, or each is stopping; start one", q.Ready)
 	}
 	if q.Paused > 0 {
 		good = false

@@ -34,7 +34,7 @@ func TestStoppedConsumers(t *testing.T) {
 	command("call", "mail.send", "--declare", "--queue", "mail")
 
 	out, _ := doctored(t, "mail", "--broker", url)
-	want(t, out, `queue mail +warning +1 tasks wait, and no consumer .* takes them .*; start one`)
+	want(t, out, `queue mail +warning +1 tasks wait, and no consumer takes them: .*; start one`)
 	out, _ = doctored(t, "--broker", url) // Redis lists its queues
 	want(t, out, `queue mail +warning +1 tasks wait`)
 

@@ -343,7 +343,7 @@ func testCheck(w *world) {
 		}
 	}
 	fs := find(w.api(0), "queue "+queue)
-	has(fs, inspect.Warn, "no consumer that answers")
+	has(fs, inspect.Warn, "no consumer takes them")
 	has(fs, inspect.Warn, "has 1 dead letters")
 	has(find(w.api(0), "consumers"), inspect.Warn, "no consumer answered")
 	missing := find(w.api(0), "queue suite-none", "suite-none")
