@@ -154,6 +154,11 @@ func actions() map[inspect.Do]action {
 			return with(inspect.API.CancelTask, inspect.Cancel{ID: task.ID(f.text("id")), Queues: f.list("queue"), Terminate: f.text("terminate") != ""})
 		}},
 		inspect.DoRunTask: {title: "Run the task again", target: "id", asks: always, once: true, edit: arguments, call: func(f *fields, _ bool) call {
+			if f.Has("args") && f.text("args") == "" {
+				return func(context.Context, inspect.API) (inspect.Change, error) {
+					return inspect.Change{}, &inspect.Error{Code: inspect.CodeInvalid, Text: "The arguments are empty, which is not JSON"}
+				}
+			}
 			return with(inspect.API.RunTask, inspect.TaskRun{ID: task.ID(f.text("id")), Queues: f.list("queue"), Args: json.RawMessage(f.text("args")), Key: f.Get("key")})
 		}},
 		inspect.DoRequeueDead: {title: "Requeue dead letters", target: "queue", asks: several, counts: true, call: func(f *fields, dry bool) call {

@@ -29,6 +29,12 @@ func TestRunAgain(t *testing.T) {
 	if status != http.StatusBadRequest || !strings.Contains(body, "{&#34;half&lt;/textarea&gt;</textarea>") || len(api.made()) != 0 {
 		t.Errorf("no JSON: %d %s", status, body)
 	}
+	form.Set("args", " ")
+	status, body = send(t, s, http.MethodPost, "act", form)
+	sound(t, body)
+	if status != http.StatusBadRequest || !strings.Contains(body, "empty, which is not JSON") || len(api.made()) != 0 {
+		t.Errorf("empty arguments: %d %s", status, body)
+	}
 	form.Set("args", `{"whole":1}`)
 	status, body = send(t, s, http.MethodPost, "act", form)
 	sound(t, body)

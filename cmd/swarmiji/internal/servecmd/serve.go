@@ -195,7 +195,7 @@ func accounts(path string, add func(name string, role dashboard.Role, secret str
 			continue
 		}
 		if len(words) != 3 {
-			return fmt.Errorf("line %d of %s is not a name, a role and a password", n+1, path)
+			return fmt.Errorf("line %d of %s is not a name, a role and a password, each without spaces", n+1, path)
 		}
 		role, err := dashboard.ParseRole(words[1])
 		if err != nil {
