@@ -38,11 +38,12 @@ type Bus struct {
 	registering chan struct{}
 	registered  registration
 
-	changed wake.Signal // notified when a listener has ended
+	changed wake.Signal // notified when a listener has ended, and by Close
 
 	mu        sync.Mutex
 	closed    bool
-	reading   bool // the goroutine of read exists
+	reading   bool      // the goroutine of read exists
+	left      time.Time // since then there is no listener; zero: there are some
 	listeners map[*listener]struct{}
 	replays   map[*replay]struct{}
 }
@@ -116,6 +117,7 @@ func (b *Bus) Close(ctx context.Context) error {
 	for _, r := range replays {
 		r.finish()
 	}
+	b.changed.Notify()
 	ended := make(chan struct{})
 	go func() {
 		b.work.Wait()

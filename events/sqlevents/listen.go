@@ -135,12 +135,22 @@ func (b *Bus) read(seq int64) {
 	}
 }
 
-// stopReading reports whether the reading goroutine must return: no listener is left, or the bus is
-// closed. Then it sets b.reading to false and registers the bus again, which deletes its row if the
-// bus has no listener. It ignores errors of that. It takes b.mu, but not while it waits.
+// linger is the time for which a bus stays registered without a listener. The next listener of the
+// same types, such as for the replies to the next command, then need not wait, see settle.
+const linger = 5 * time.Second
+
+// stopReading reports whether the reading goroutine must return: there was no listener for the time
+// linger, or the bus is closed. Then it sets b.reading to false and registers the bus again, which
+// deletes its row if the bus has no listener. It ignores errors of that. It takes b.mu, but not
+// while it waits.
 func (b *Bus) stopReading() bool {
 	b.mu.Lock()
-	stop := len(b.listeners) == 0 || b.life.Err() != nil
+	if len(b.listeners) > 0 {
+		b.left = time.Time{}
+	} else if b.left.IsZero() {
+		b.left = time.Now()
+	}
+	stop := b.life.Err() != nil || !b.left.IsZero() && (b.closed || time.Since(b.left) >= linger)
 	b.reading = !stop
 	b.mu.Unlock()
 	if stop {
