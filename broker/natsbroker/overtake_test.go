@@ -32,15 +32,7 @@ func TestUrgentOnItsWay(t *testing.T) {
 	if err := pub.Declare(testwait.Long(t), broker.Queue{Name: "q", Levels: []int{10, 1000}}); err != nil {
 		t.Fatal(err)
 	}
-	for _, id := range []string{"urgent-1", "urgent-2", "slow"} {
-		m := message(id)
-		if m.Priority = 5; id == "slow" {
-			m.Priority = 500
-		}
-		if err := pub.Publish(testwait.Long(t), "q", m); err != nil {
-			t.Fatal(err)
-		}
-	}
+	publishUrgent(t, pub)
 	line := newSlowLine(t, srv)
 	s, err := connect(t, natsbroker.Config{Connect: natsconnect.Config{URLs: []string{line.url}}, Namespace: ns}).
 		Subscribe(testwait.Long(t), "q", broker.SubscribeOptions{Prefetch: 1})
@@ -64,6 +56,20 @@ func TestUrgentOnItsWay(t *testing.T) {
 	}
 }
 
+// publishUrgent publishes two urgent messages and a less urgent one: urgent-1, urgent-2 and slow.
+func publishUrgent(t *testing.T, b *natsbroker.Broker) {
+	t.Helper()
+	for _, id := range []string{"urgent-1", "urgent-2", "slow"} {
+		m := message(id)
+		if m.Priority = 5; id == "slow" {
+			m.Priority = 500
+		}
+		if err := b.Publish(testwait.Long(t), "q", m); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // TestUrgentBesidePausedServers shows the same for a server that cannot send an urgent message,
 // because the other servers of its cluster do not answer. By its counters that message no longer
 // waits, and none was delivered since the last.
@@ -81,15 +87,7 @@ func TestUrgentBesidePausedServers(t *testing.T) {
 		t.Fatal(err)
 	}
 	leader := consumerLeader(t, c, "SWJ_"+cfg.Namespace, "w_q_0")
-	for _, id := range []string{"urgent-1", "urgent-2", "slow"} {
-		m := message(id)
-		if m.Priority = 5; id == "slow" {
-			m.Priority = 500
-		}
-		if err := pub.Publish(testwait.Long(t), "q", m); err != nil {
-			t.Fatal(err)
-		}
-	}
+	publishUrgent(t, pub)
 	cfg.Connect.URLs = []string{c.Nodes[leader].URL()}
 	b := connect(t, cfg)
 	s := subscribe(t, b, broker.SubscribeOptions{Prefetch: 1})
