@@ -31,7 +31,8 @@ type ClientConfig struct {
 	// Bus is the event bus that the nodes listen to.
 	Bus events.EventBus
 	// Replies is the same bus as [Config].Replies of the nodes. The client listens to both buses,
-	// since nodes without Replies use Bus. nil, or if subscribing to it fails: all nodes reply on Bus.
+	// since nodes without Replies use Bus. nil: all nodes reply on Bus. They do so for a minute, too,
+	// after a subscription to Replies has failed or taken a second longer than that to Bus.
 	Replies events.EventBus
 	// Keys sign commands and verify replies. nil: commands are not signed, and all replies are
 	// accepted.
@@ -45,6 +46,24 @@ type ClientConfig struct {
 type Client struct {
 	cfg     ClientConfig
 	refused atomic.Uint64
+	failed  atomic.Pointer[time.Time] // when subscribing to Replies last failed; nil: never
+}
+
+// withoutReplies is the time after a failed subscription for which a client does not try Replies.
+const withoutReplies = time.Minute
+
+// listen subscribes to the replies to a command.
+func (c *Client) listen(ctx context.Context) (l *listener, both bool, err error) {
+	second := c.cfg.Replies
+	if at := c.failed.Load(); at != nil && time.Since(*at) < withoutReplies {
+		second = nil
+	}
+	l, both, err = listen(ctx, c.cfg.Bus, second)
+	if err == nil && second != nil && !both && ctx.Err() == nil {
+		now := time.Now()
+		c.failed.Store(&now)
+	}
+	return l, both, err
 }
 
 // NewClient returns a Client. It does no I/O. It copies the keys. Its error joins all problems of
@@ -83,7 +102,8 @@ type Wait struct {
 
 // Send sends a command to all nodes and returns their replies, sorted by node. It blocks until it
 // has enough replies, or w.Timeout or the deadline of ctx has passed. Errors of a node are in its
-// Reply. It subscribes to replies first, and sends nothing if that fails on Bus.
+// Reply. It subscribes to replies first. It sends nothing if that fails on Bus, or if ctx ends
+// before it.
 //
 // Returns [ErrCommand] without sending if the command is invalid. Returns [ErrMissing] with the
 // received replies if Wait or the command requires a number of replies and fewer arrive. If no
@@ -101,7 +121,7 @@ func (c *Client) Send(ctx context.Context, cmd Command, w Wait) ([]Reply, error)
 	if w.Replies <= 0 && len(cmd.Queues) == 0 {
 		w.Replies = len(cmd.Nodes)
 	}
-	l, both, err := listen(ctx, c.cfg.Bus, c.cfg.Replies)
+	l, both, err := c.listen(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("control: %w", err)
 	}
@@ -109,6 +129,9 @@ func (c *Client) Send(ctx context.Context, cmd Command, w Wait) ([]Reply, error)
 	m, id, err := c.message(&cmd, both)
 	if err != nil {
 		return nil, err
+	}
+	if ctx.Err() != nil { // a bus sends also if ctx has ended
+		return nil, fmt.Errorf("control: %w", context.Cause(ctx))
 	}
 	if err := c.cfg.Bus.Publish(ctx, m.event(c.cfg.NodeID)); err != nil {
 		return nil, fmt.Errorf("control: %w", err)

@@ -3,6 +3,7 @@ package control
 import (
 	"context"
 	"sync"
+	"time"
 
 	"github.com/swarmiji/swarmiji/events"
 )
@@ -20,21 +21,30 @@ type received struct {
 	err   error
 }
 
-// listen subscribes to the replies on bus and, if it is not nil, on second. It waits for the
-// servers until ctx ends. both reports whether the listener hears second, whose subscription may
-// fail. Returns the error of the subscription to bus.
+// secondTime limits the wait for the second subscription of a listener after the first succeeded.
+const secondTime = time.Second
+
+// listen subscribes to the replies on bus and, if it is not nil, on second. It waits for the server
+// of bus until ctx ends, and for that of second at most secondTime longer. both reports whether the
+// listener hears second, whose subscription may fail. Returns the error of the subscription to bus.
 func listen(ctx context.Context, bus, second events.EventBus) (l *listener, both bool, err error) {
 	l = &listener{stop: make(chan struct{})}
 	replies := events.Filter{Types: []string{ReplyEvent}}
+	optional, giveUp := context.WithCancel(ctx)
+	defer giveUp()
 	var other events.Subscription
 	if second != nil {
 		l.done.Go(func() {
-			if sub, err := second.Subscribe(ctx, replies); err == nil {
+			if sub, err := second.Subscribe(optional, replies); err == nil {
 				other = sub
 			}
 		})
 	}
 	sub, err := bus.Subscribe(ctx, replies)
+	if err != nil {
+		giveUp()
+	}
+	defer time.AfterFunc(secondTime, giveUp).Stop()
 	l.done.Wait()
 	if other != nil {
 		l.subs = append(l.subs, other)

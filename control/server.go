@@ -30,8 +30,8 @@ type Config struct {
 	// tasks; see open.Options.Control.
 	Bus events.EventBus
 	// Replies is a second bus, to which no node listens. It carries the replies to clients that use
-	// the same one, so that nodes do not receive the replies of each other. nil, or after it has
-	// dropped a reply: all replies use Bus.
+	// the same one, so that nodes do not receive the replies of each other. nil: all replies use Bus.
+	// They do so for 5 minutes, too, after it has dropped a reply.
 	Replies events.EventBus
 	// Keys verify commands and sign replies. nil: all commands are accepted.
 	Keys *Keys
@@ -77,7 +77,8 @@ type Server struct {
 	seen       seen
 	quiet      time.Time // until then refusals are counted, but not logged
 	unlogged   int
-	dropped    bool // the bus for replies has dropped some
+	dropped    uint64    // replies that the bus for replies has dropped
+	droppedAt  time.Time // when this was last seen to grow
 }
 
 // NewServer returns a Server. It does no I/O and starts nothing. It copies the keys and Allow, and
@@ -382,15 +383,22 @@ func (s *Server) answer(ctx context.Context, h *head, r *Reply) {
 	}
 }
 
-// dropsReplies reports whether the bus for replies has dropped any, and logs that once. The user of
-// the server may lack the right to it.
+// avoidReplies is the time for which replies use the bus for commands after the one for replies has
+// dropped some.
+const avoidReplies = 5 * time.Minute
+
+// dropsReplies reports whether the bus for replies has dropped any within avoidReplies, and logs
+// it. Its server may have been away, or the user may lack the right to it.
 func (s *Server) dropsReplies(ctx context.Context) bool {
 	d, ok := capability.As[events.DropCounter](s.cfg.Replies)
-	if !s.dropped && ok && d.Dropped() > 0 {
-		s.dropped = true
-		s.log(ctx, slog.LevelWarn, "control: the bus for replies has dropped replies; from now on they use the bus for commands")
+	if !ok {
+		return false
 	}
-	return s.dropped
+	if n := d.Dropped(); n > s.dropped {
+		s.dropped, s.droppedAt = n, time.Now()
+		s.log(ctx, slog.LevelWarn, "control: the bus for replies has dropped replies; they use the bus for commands for a while", slog.Duration("while", avoidReplies))
+	}
+	return time.Since(s.droppedAt) < avoidReplies
 }
 
 // log writes a log entry with the node's id.
