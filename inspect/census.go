@@ -13,6 +13,7 @@ import (
 	"github.com/swarmiji/swarmiji/control"
 	"github.com/swarmiji/swarmiji/events"
 	"github.com/swarmiji/swarmiji/events/liveness"
+	"github.com/swarmiji/swarmiji/inspect/internal/patience"
 	"github.com/swarmiji/swarmiji/router"
 )
 
@@ -24,7 +25,7 @@ const noAnswer = "no consumer answered; a consumer answers only if its program s
 type census struct {
 	began, at time.Time // the question was sent after began, and all answers came before at
 	nodes     map[string]*Worker
-	late      []string // consumers whose heartbeats have stopped, see hear
+	late      map[string]time.Time // consumers whose heartbeats have stopped, with the last one
 	replies   []control.Reply
 	err       error // why the consumers could not be asked; nil: they were
 	refused   uint64
@@ -71,7 +72,7 @@ func (l *Local) forget() {
 
 // ask asks the consumers for their sizes, and listens for heartbeats meanwhile.
 func (l *Local) ask(ctx context.Context) *census {
-	c := &census{began: time.Now(), nodes: make(map[string]*Worker)}
+	c := &census{began: time.Now(), nodes: make(map[string]*Worker), late: make(map[string]time.Time)}
 	listening, enough := context.WithTimeout(ctx, l.cfg.Listen)
 	defer enough()
 	known, heard := l.listen(listening)
@@ -99,14 +100,23 @@ func (l *Local) ask(ctx context.Context) *census {
 	for i := range c.replies {
 		c.note(&c.replies[i])
 	}
-	if c.err == nil { // the bus works
-		for _, id := range c.late {
-			c.nodes[id].Offline = !c.nodes[id].Answers
-		}
-	}
-	l.remember(c, known)
+	l.conclude(c, known)
 	c.at = time.Now()
 	return c
+}
+
+// conclude notes which consumers answered, and which are gone.
+func (l *Local) conclude(c *census, known []liveness.Node) {
+	if c.err != nil {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	answers := func(id string) bool { return c.nodes[id] != nil && c.nodes[id].Answers }
+	l.shown.Asked(known, answers, time.Since(c.began) >= l.cfg.Listen)
+	for id, heard := range c.late {
+		c.nodes[id].Offline = !answers(id) && l.shown.Gone(id, heard)
+	}
 }
 
 // listen returns the nodes that Run knows, and nil if it does not run. heard waits for the end of
@@ -135,40 +145,19 @@ func (l *Local) listen(ctx context.Context) (known []liveness.Node, heard func()
 	}
 }
 
-// maxTold is the largest number of queues in a heartbeat. The consumer may serve further ones.
-const maxTold = 64
-
 // noneKnown limits the wait for answers of consumers if Run knows none of them.
 const noneKnown = 250 * time.Millisecond
 
 // patience returns how long a command for these nodes and queues waits for answers, and for how
 // many: those of the consumers that Run knows.
 func (l *Local) patience(known []liveness.Node, nodes, queues []string) control.Wait {
-	w := control.Wait{Replies: l.expected(known, nodes, queues), Timeout: l.cfg.Listen}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	w := control.Wait{Replies: l.shown.Expected(known, nodes, queues), Timeout: l.cfg.Listen}
 	if w.Replies == 0 && l.watch != nil && time.Since(l.since) > l.cfg.Listen {
 		w.Timeout = min(w.Timeout, noneKnown)
 	}
 	return w
-}
-
-// expected returns the number of known consumers that are expected to answer a command for these
-// nodes and queues, nil for all.
-func (l *Local) expected(known []liveness.Node, nodes, queues []string) (n int) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for i := range known {
-		k := &known[i]
-		serves := func(queue string) bool {
-			return slices.Contains(k.Worker.Queues, queue) || len(k.Worker.Queues) >= maxTold
-		}
-		if k.Online && k.Worker.Role == events.RoleConsumer && !l.silent[k.ID] &&
-			(len(nodes) == 0 || slices.Contains(nodes, k.ID)) && (len(queues) == 0 || slices.ContainsFunc(queues, serves)) {
-			n++
-		}
-	}
-	return n
 }
 
 // knownNodes returns the nodes that Run knows, and nil if it does not run.
@@ -182,37 +171,11 @@ func (l *Local) knownNodes() []liveness.Node {
 	return observer.Nodes()
 }
 
-// remember notes which of the known consumers did not answer within Listen, so that the next
-// question does not wait for them.
-func (l *Local) remember(c *census, known []liveness.Node) {
-	if c.err != nil {
-		return
-	}
-	waited := time.Since(c.began) >= l.cfg.Listen
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	silent := make(map[string]bool)
-	for i := range known {
-		id := known[i].ID
-		if w := c.nodes[id]; w != nil && w.Role == events.RoleConsumer && !w.Offline && !w.Answers && (waited || l.silent[id]) {
-			silent[id] = true
-		}
-	}
-	l.silent = silent
-}
-
-// A consumer is late after missedBeats heartbeats in a row, and after at least lateAfter.
-const (
-	missedBeats = 3
-	lateAfter   = 10 * time.Second
-)
-
-// hear adds a node from its heartbeats. If these have stopped, a consumer that does not answer
-// either counts as offline, long before the observer gives it up.
+// hear adds a node from its heartbeats.
 func (c *census) hear(n *liveness.Node) {
 	w := &n.Worker
-	if n.Online && w.Role == events.RoleConsumer && time.Since(n.Heard) > max(lateAfter, missedBeats*w.Freq) {
-		c.late = append(c.late, n.ID)
+	if patience.Late(n) {
+		c.late[n.ID] = n.Heard
 	}
 	c.nodes[n.ID] = &Worker{
 		Node: n.ID, Offline: !n.Online, Role: w.Role, Host: w.Hostname, Active: w.Active, Reserved: w.Reserved, Stuck: w.Stuck,

@@ -18,6 +18,7 @@ import (
 	"github.com/swarmiji/swarmiji/events/liveness"
 	"github.com/swarmiji/swarmiji/history"
 	"github.com/swarmiji/swarmiji/inspect/internal/claims"
+	"github.com/swarmiji/swarmiji/inspect/internal/patience"
 	"github.com/swarmiji/swarmiji/internal/nodeid"
 	"github.com/swarmiji/swarmiji/internal/wire"
 	"github.com/swarmiji/swarmiji/jobs"
@@ -102,7 +103,7 @@ type Local struct {
 	mu        sync.Mutex
 	last      *census            // of the consumers; nil: not asked yet
 	forgotten int                // calls of forget
-	silent    map[string]bool    // consumers that send heartbeats and do not answer
+	shown     patience.Consumers // what questions have shown of consumers
 	watch     *liveness.Observer // nil: Run does not run
 	since     time.Time          // when Run began
 	events    *eventTail         // nil: Run does not run
@@ -138,7 +139,7 @@ func New(c Config) (*Local, error) {
 		}
 	}
 	c.Stores, c.Limits, c.Queues = maps.Clone(c.Stores), maps.Clone(c.Limits), slices.Clone(c.Queues)
-	l := &Local{cfg: c, claims: &claims.Local{}, asking: make(chan struct{}, 1), silent: make(map[string]bool)}
+	l := &Local{cfg: c, claims: &claims.Local{}, asking: make(chan struct{}, 1)}
 	if shared := resultstore.ClaimerOf(nil, c.Results); shared != nil {
 		l.claims = shared
 	}

@@ -256,8 +256,9 @@ type Worker struct {
 	Role   string   `json:"role,omitempty"`
 	Host   string   `json:"host,omitempty"`
 	Queues []string `json:"queues,omitempty"`
-	// Offline reports that it has ended, or been silent for two minutes. A consumer that neither
-	// answers nor sends heartbeats is offline after three heartbeats and at least ten seconds.
+	// Offline reports that it has ended, or been silent for two minutes. If other nodes are heard, a
+	// consumer that neither answers nor sends heartbeats is offline after three heartbeats and at
+	// least ten seconds.
 	Offline bool `json:"offline,omitempty"`
 	// Answers reports that it answers commands, and Stopping that it takes no more tasks and ends when
 	// its running tasks have ended.

@@ -31,6 +31,12 @@ var inspecting = []rule{
 	},
 	{
 		"L4",
+		[]string{"inspect/internal/patience"},
+		[]string{"events", "events/liveness"},
+		"how long a question waits follows from the heartbeats and from who answered",
+	},
+	{
+		"L4",
 		[]string{"inspect/internal/recent"},
 		nil,
 		"a list keeps values of any type",
