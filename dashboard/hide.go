@@ -38,7 +38,7 @@ func (g guarded) GetTask(ctx context.Context, k inspect.TaskKey) (inspect.TaskDe
 	if why != "" {
 		d.Original = nil
 	}
-	if asked {
+	if asked && d.NotAgain == "" { // another role may see them
 		d.Withheld = why
 	}
 	if g.hide {

@@ -128,6 +128,9 @@ func (p *Pages) tasks(r *request) (any, string, error) {
 		d.ID, query = task.ID(text), "id:"+quote(text) // an id alone
 	}
 	page, err := p.api.ListTasks(r.Context(), inspect.TaskQuery{Query: query, Limit: pageSize, Cursor: r.value("cursor")})
+	if d.ID != "" && len(page.Tasks) == 1 {
+		r.better = link("task", "id", page.Tasks[0].ID)
+	}
 	d.TaskPage = page
 	command := cmdline.Swarmiji("task", "ls")
 	if query != "" {

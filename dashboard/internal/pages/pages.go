@@ -106,6 +106,7 @@ type request struct {
 	*http.Request
 	values url.Values
 	title  string // of the page, if it has one of its own
+	better string // the relative address of the page that the caller looks for; "": this one
 }
 
 // value returns a parameter of the address.
@@ -192,6 +193,11 @@ func (p *Pages) show(w http.ResponseWriter, r *http.Request, one *page) {
 	data, command, err := one.load(p, rq)
 	if r.Context().Err() != nil {
 		return // the caller is gone
+	}
+	if rq.better != "" {
+		w.Header().Set("Location", rq.better) // http.Redirect would make it absolute, without the prefix
+		w.WriteHeader(http.StatusSeeOther)
+		return
 	}
 	v.Data, v.Command, v.Title = data, command, cmp.Or(rq.title, v.Title)
 	if v.Error = inspect.Wrap(err); v.Error != nil && v.Error.Code == inspect.CodeInternal {

@@ -329,6 +329,28 @@ func TestAct(t *testing.T) {
 	}
 }
 
+// TestFindByID shows that a search for the id of a task leads to its page, and another search to a
+// list.
+func TestFindByID(t *testing.T) {
+	s := serve(t, hostile(t), nil)
+	c := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	for query, status := range map[string]int{"order/7": http.StatusSeeOther, "id:order": http.StatusOK, "": http.StatusOK} {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.URL+"/any/prefix/tasks?query="+url.QueryEscape(query), http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := c.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = resp.Body.Close()
+		to := resp.Header.Get("Location")
+		if resp.StatusCode != status || (status == http.StatusSeeOther) != strings.HasPrefix(to, "task?id=") {
+			t.Errorf("%q: %d to %q", query, resp.StatusCode, to)
+		}
+	}
+}
+
 // TestActBad posts invalid forms, and addresses outside of the pages.
 func TestActBad(t *testing.T) {
 	api := hostile(t)

@@ -145,7 +145,13 @@ type answer[V any] struct {
 	err   error
 	at    time.Time // when it was asked
 	took  time.Duration
-	older *answer[V] // given to callers until done is closed; nil: no older answer
+	older *older[V] // given to callers until done is closed; nil: no older answer
+}
+
+// older is the answer to an earlier question.
+type older[V any] struct {
+	v     V
+	until time.Time // it is too old then
 }
 
 func (m *memo[V]) forget() {
@@ -177,7 +183,7 @@ func get[Q, V any](ctx context.Context, s *shared, m *memo[V], keep time.Duratio
 		return a.v, a.err
 	default:
 	}
-	if a.older != nil {
+	if a.older != nil && time.Now().Before(a.older.until) {
 		return a.older.v, nil
 	}
 	select {
@@ -200,6 +206,9 @@ func (a *answer[V]) end(err error) {
 
 // slow returns how long an answer that is read is kept because it took long.
 func (a *answer[V]) slow() time.Duration { return min(keepTimes*a.took, keepMost) }
+
+// limit returns the age up to which a is shown while a new answer is read.
+func (m *memo[V]) limit(a *answer[V]) time.Duration { return max(m.stale, 2*a.slow()) }
 
 // start runs read and then end, in a goroutine for which close waits.
 func (s *shared) start(read func(), end func(error)) {
@@ -233,7 +242,7 @@ func (m *memo[V]) answer(key string, keep time.Duration, start func(*answer[V]))
 		switch {
 		case !over || age < max(keep, a.slow()) && a.err == nil:
 			return a
-		case a.err != nil || age > max(m.stale, 2*a.slow()):
+		case a.err != nil || age > m.limit(a):
 			a = nil
 		}
 	}
@@ -241,7 +250,7 @@ func (m *memo[V]) answer(key string, keep time.Duration, start func(*answer[V]))
 		m.answers = make(map[string]*answer[V])
 	}
 	for k, old := range m.answers {
-		if age, over := old.age(); over && age > max(keep, m.stale, 2*old.slow()) {
+		if age, over := old.age(); over && age > max(keep, m.limit(old)) {
 			delete(m.answers, k)
 		}
 	}
@@ -250,7 +259,7 @@ func (m *memo[V]) answer(key string, keep time.Duration, start func(*answer[V]))
 	}
 	fresh := &answer[V]{done: make(chan struct{}), at: time.Now()}
 	if a != nil {
-		fresh.older = &answer[V]{v: a.v}
+		fresh.older = &older[V]{a.v, a.at.Add(m.limit(a))}
 	}
 	m.answers[key] = fresh
 	start(fresh)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -124,4 +125,47 @@ func TestChangesDropAnswers(t *testing.T) {
 	if !errors.Is(ctx.Err(), context.Canceled) {
 		t.Error("the change was not told")
 	}
+}
+
+// stoppingAPI answers slowly until its servers hang.
+type stoppingAPI struct {
+	inspect.API
+	hang atomic.Bool
+}
+
+func (a *stoppingAPI) ListWorkers(ctx context.Context, _ inspect.WorkerQuery) (inspect.WorkerPage, error) {
+	if a.hang.Load() {
+		<-ctx.Done()
+		return inspect.WorkerPage{}, ctx.Err()
+	}
+	time.Sleep(300 * time.Millisecond)
+	return inspect.WorkerPage{Workers: make([]inspect.Worker, 1)}, nil
+}
+
+// TestOlderAnswersEnd shows that an older answer is not given for as long as a new one takes.
+func TestOlderAnswersEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := &stoppingAPI{}
+		s := newShared(api, slog.New(slog.DiscardHandler))
+		asked := time.Now()
+		if _, err := s.ListWorkers(t.Context(), inspect.WorkerQuery{}); err != nil {
+			t.Fatal(err)
+		}
+		api.hang.Store(true)
+		given, oldest := 0, time.Duration(0)
+		for range 28 {
+			time.Sleep(time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+			if _, err := s.ListWorkers(ctx, inspect.WorkerQuery{}); err == nil {
+				given, oldest = given+1, time.Since(asked)
+			}
+			cancel()
+		}
+		if given == 0 || oldest > 2*keepMost {
+			t.Errorf("the older answer was given %d times, at last after %v; want at most %v", given, oldest, 2*keepMost)
+		}
+		if err := s.close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
 }
