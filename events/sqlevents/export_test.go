@@ -18,5 +18,8 @@ func AddIn(ctx context.Context, tx *sqlconn.Tx, b *Bus, message []byte) error {
 	return err
 }
 
+// Linger is the time for which a bus stays registered without a listener.
+const Linger = linger
+
 // Asked reports whether b has asked which events are wanted.
 func Asked(b *Bus) bool { return b.demand.Load() != nil }

@@ -86,6 +86,7 @@ func (b *Bus) begin(ctx context.Context, l *listener) error {
 		return sqlconn.Closed()
 	}
 	l.after = here
+	b.left = time.Time{}
 	if !b.reading {
 		b.reading = true
 		b.work.Go(func() { b.read(here) })
@@ -103,7 +104,9 @@ func (b *Bus) read(seq int64) {
 	for failed := 0; ; {
 		n, err := b.readPage(&seq)
 		if time.Now().After(renewal) && err == nil {
-			err = b.register(b.life)
+			if _, any := b.wantedTypes(); any { // without listeners register would end the time linger
+				err = b.register(b.life)
+			}
 			renewal = time.Now().Add(lease / 3)
 		}
 		if b.stopReading() {

@@ -332,6 +332,30 @@ func TestEndedLease(t *testing.T) {
 	})
 }
 
+// TestNextListener shows that publishers keep writing for a bus while one listener soon follows
+// another, for longer than the bus stays registered without one.
+func TestNextListener(t *testing.T) {
+	t.Parallel() // it mostly waits
+	url := fileURL(t)
+	listener, conn := opened(t, config(t, url, "a")), beside(t, url)
+	const begun = "SELECT COALESCE(max(begun), 0) FROM swarmiji_event_listener"
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	last, ended := 0, time.Now()
+	for range int(sqlevents.Linger/time.Second) + 3 {
+		s := subscribe(t, listener, "x")
+		n := number(t, conn, begun)
+		if quiet := time.Since(ended); last != 0 && n != last && quiet < sqlevents.Linger {
+			t.Fatalf("publishers began anew %v after the last listener", quiet)
+		}
+		last, ended = n, time.Now()
+		if err := s.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		<-tick.C
+	}
+}
+
 // TestNew shows that New returns all problems of a configuration.
 func TestNew(t *testing.T) {
 	_, err := sqlevents.New(sqlevents.Config{Namespace: "a.b", Buffer: -1, Retain: events.Retention{Age: -1}})
