@@ -90,6 +90,14 @@ func TestDev(t *testing.T) {
 			if err != nil || len(entries.Schedules) != 1 {
 				t.Errorf("schedule: %+v, %v", entries, err)
 			}
+			testwait.Until(t, "two jobs exist, and one waits for an answer", func() bool {
+				page, err := api.ListJobs(ctx, inspect.JobQuery{})
+				states := map[string]bool{}
+				for _, j := range page.Jobs {
+					states[j.Name+" "+j.Phase] = true
+				}
+				return err == nil && len(page.Jobs) == 2 && states["demo.feed "] && states["demo.approve AWAITING"]
+			})
 			testwait.Until(t, "the sample worker obeys", func() bool {
 				c, err := api.ScaleWorkers(ctx, inspect.Scale{Queue: "demo", Workers: 5})
 				return err == nil && c.Done == 1

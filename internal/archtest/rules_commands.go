@@ -25,7 +25,7 @@ var commandLayers = []rule{
 		"L5",
 		[]string{"cmd/swarmiji/internal/*"},
 		[]string{
-			"task", "broker", "resultstore", "events", "control", "deadletter", "when", "schedule", "jobs", "jobs/jobstore", "jobs/bedrock", "history", "producer", "consumer", "inspect",
+			"task", "broker", "resultstore", "events", "control", "deadletter", "when", "schedule", "jobs", "jobs/jobstore", "jobs/runner", "jobs/bedrock", "history", "producer", "consumer", "inspect",
 			"dashboard", "open", "@leaves", "cmd/swarmiji/internal/cli", "cmd/swarmiji/internal/exporter", "cmd/swarmiji/internal/httpserve",
 		},
 		"the commands of one subject know the commands of no other",

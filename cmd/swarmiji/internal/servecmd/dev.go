@@ -38,8 +38,9 @@ func (a *app) devCmd() *cobra.Command {
 		Use:   "dev",
 		Short: "Try everything without a server: broker, dashboard and a sample worker",
 		Long: "Dev runs a whole system in one process: a broker and all stores in SQLite files of a directory, a history, the\n" +
-			"dashboard, and a sample worker with tasks that succeed, fail, retry, report progress and form workflows. It\n" +
-			"runs until it is interrupted; then it ends with status 0. The files stay, and the next dev goes on with them.\n\n" +
+			"dashboard, and a sample worker with tasks that succeed, fail, retry, report progress and form workflows. Of\n" +
+			"its two jobs, one repeats and one waits for your answer. Dev runs until it is interrupted; then it ends with\n" +
+			"status 0. The files stay, and the next dev goes on with them.\n\n" +
 			"Your own programs join by the URL that it prints. With --broker or --context it uses that broker instead of the\n" +
 			"files. $SWARMIJI_BROKER and the context of context use have no effect, so that no system in use gets the sample\n" +
 			"tasks by accident.",
@@ -89,7 +90,7 @@ func (a *app) dev(ctx context.Context, o *devOptions) (err error) {
 	}
 	logger := slog.New(slog.NewTextHandler(a.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))
 	// the first page waits for consumers that it does not know yet, and these are on this machine
-	parts := partOptions{history: file("history.db"), record: true, listen: time.Second}
+	parts := partOptions{history: file("history.db"), jobs: file("jobs.db"), record: true, listen: time.Second}
 	served := false
 	err = a.withParts(ctx, open.Options{Logger: logger}, &parts, func(ctx context.Context, s *open.Swarm, api inspect.API) (err error) {
 		sample := &together{}
@@ -99,7 +100,7 @@ func (a *app) dev(ctx context.Context, o *devOptions) (err error) {
 			err = errors.Join(err, sample.stop(closing))
 		}()
 		if !o.quiet {
-			if err := a.startSample(ctx, s, sample); err != nil {
+			if err := errors.Join(a.startSample(ctx, s, sample), startJobs(ctx, parts.jobs, logger, sample)); err != nil {
 				return err
 			}
 		}
@@ -107,10 +108,12 @@ func (a *app) dev(ctx context.Context, o *devOptions) (err error) {
 		if !o.quiet {
 			a.Say("the sample worker serves the queue %s; in another terminal try:", sampleQueue)
 			for _, line := range []string{
-				"export SWARMIJI_BROKER=" + cmdline.Quote(open.Redact(a.Broker)) + " SWARMIJI_HISTORY=" + cmdline.Quote(parts.history),
+				"export SWARMIJI_BROKER=" + cmdline.Quote(open.Redact(a.Broker)) + " SWARMIJI_HISTORY=" + cmdline.Quote(parts.history) +
+					" SWARMIJI_JOBS=" + cmdline.Quote(parts.jobs),
 				cmdline.Swarmiji("call", "demo.add", `{"a": 2, "b": 3}`, "--queue", sampleQueue, "--wait"),
 				cmdline.Swarmiji("task", "ls", "state:failed"),
 				cmdline.Swarmiji("queue", "pause", sampleQueue),
+				cmdline.Swarmiji("job", "complete", sampleApprove.Name(), sampleOrderKey, `"yes"`),
 			} {
 				_, _ = fmt.Fprintln(a.Stderr, "  "+line) // as it is pasted
 			}
