@@ -44,6 +44,7 @@ const (
 	loadRate    = 125 // tasks per second; each sends four events
 	loadTime    = 30 * time.Second
 	loadRounds  = 3
+	loadVisit   = 200 * time.Millisecond // after the last visit
 )
 
 // Settings of the process with the workers.
@@ -139,7 +140,7 @@ func TestLoad(t *testing.T) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, page := range slices.Sorted(maps.Keys(l.first)) {
-		for what, all := range map[string][]time.Duration{"opens": l.first[page], "loads": l.times[page]} {
+		for what, all := range map[string][]time.Duration{"all at once": l.first[page], "loads": l.times[page], "visits": l.visits[page]} {
 			if len(all) == 0 {
 				continue // this page does not load itself again
 			}
@@ -158,11 +159,13 @@ type load struct {
 	history open.HistoryStore
 
 	mu    sync.Mutex
-	used  time.Duration              // processor time of the workers
-	tasks int64                      // that have run
-	first map[string][]time.Duration // of the loads with which the pages open, all at once
-	times map[string][]time.Duration // of later loads
-	heaps []uint64                   // in MiB
+	used  time.Duration // processor time of the workers
+	tasks int64         // that have run
+	heaps []uint64      // in MiB
+
+	first  map[string][]time.Duration // of the loads with which the pages open, all at once
+	times  map[string][]time.Duration // of the later loads of these pages
+	visits map[string][]time.Duration // of further pages that are opened one after the other
 }
 
 // newLoad fills a history and starts the workers. They end with the test.
@@ -181,7 +184,10 @@ func newLoad(t *testing.T) *load {
 	recorder, err := history.NewRecorder(history.RecorderConfig{Bus: w.swarm.Events, Store: w.history, MaxRecords: -1, Logger: quiet()})
 	w.no(err)
 	w.run("recorder", recorder.Run)
-	l := &load{T: t, swarm: w.swarm, history: w.history, first: make(map[string][]time.Duration), times: make(map[string][]time.Duration)}
+	l := &load{
+		T: t, swarm: w.swarm, history: w.history,
+		first: make(map[string][]time.Duration), times: make(map[string][]time.Duration), visits: make(map[string][]time.Duration),
+	}
 	suite.NewProcesses(t, l.heard, loadURL+"="+url, loadNamespace+"="+namespace).Start()
 	testwait.Until(t, "tasks run", func() bool { _, n := l.now(); return n > 5*loadRate })
 	return l
@@ -246,6 +252,7 @@ func (l *load) watched(f func() time.Duration) time.Duration {
 		open.Go(func() { l.page(ctx, s.URL+"/", paths[i%len(paths)], opened.Done) })
 	}
 	opened.Wait()
+	open.Go(func() { l.visit(ctx, s.URL+"/", paths) })
 	cost := f()
 	cancel()
 	open.Wait()
@@ -266,30 +273,7 @@ func (l *load) watched(f func() time.Duration) time.Duration {
 func (l *load) page(ctx context.Context, base, path string, opened func()) {
 	client := &http.Client{Transport: &http.Transport{}}
 	defer client.CloseIdleConnections()
-	show := func(times map[string][]time.Duration) {
-		began := time.Now()
-		res, err := get(ctx, client, base+path)
-		if err != nil {
-			if ctx.Err() == nil {
-				l.Errorf("/%s: %v", path, err)
-			}
-			return
-		}
-		body, err := io.ReadAll(res.Body)
-		_ = res.Body.Close() // it was read
-		took := time.Since(began)
-		if ctx.Err() != nil {
-			return
-		}
-		if err != nil || res.StatusCode != http.StatusOK {
-			_, main, _ := strings.Cut(string(body), "<main")
-			l.Errorf("/%s after %v: %s, %v\n%.700s", path, took, res.Status, err, main)
-		}
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		times[path] = append(times[path], took)
-	}
-	show(l.first)
+	l.show(ctx, client, base, path, l.first)
 	opened()
 	all := ""
 	if path == "events" {
@@ -306,7 +290,7 @@ func (l *load) page(ctx context.Context, base, path string, opened func()) {
 	for lines := bufio.NewScanner(res.Body); lines.Scan(); {
 		switch strings.TrimPrefix(lines.Text(), "event: ") {
 		case "changed":
-			show(l.times)
+			l.show(ctx, client, base, path, l.times)
 		case "lost":
 			l.Errorf("/%s: the stream has lost events", path)
 		}
@@ -314,6 +298,47 @@ func (l *load) page(ctx context.Context, base, path string, opened func()) {
 	if ctx.Err() == nil {
 		l.Errorf("/%s: the stream has ended", path)
 	}
+}
+
+// visit opens the pages in turn, like a further user, until ctx ends.
+func (l *load) visit(ctx context.Context, base string, paths []string) {
+	tick := time.NewTicker(loadVisit)
+	defer tick.Stop()
+	for i := 0; ; i++ {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+		client := &http.Client{Transport: &http.Transport{}}
+		l.show(ctx, client, base, paths[i%len(paths)], l.visits)
+		client.CloseIdleConnections()
+	}
+}
+
+// show loads a page and adds the time that it took to times.
+func (l *load) show(ctx context.Context, client *http.Client, base, path string, times map[string][]time.Duration) {
+	began := time.Now()
+	res, err := get(ctx, client, base+path)
+	if err != nil {
+		if ctx.Err() == nil {
+			l.Errorf("/%s: %v", path, err)
+		}
+		return
+	}
+	body, err := io.ReadAll(res.Body)
+	_ = res.Body.Close() // it was read
+	took := time.Since(began)
+	if ctx.Err() != nil {
+		return
+	}
+	if err != nil || res.StatusCode != http.StatusOK {
+		_, main, _ := strings.Cut(string(body), "<main")
+		l.Errorf("/%s after %v: %s, %v\n%.700s", path, took, res.Status, err, main)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	times[path] = append(times[path], took)
 }
 
 // get requests an address with a client.
