@@ -90,7 +90,7 @@ func (a *app) dev(ctx context.Context, o *devOptions) (err error) {
 	}
 	logger := slog.New(slog.NewTextHandler(a.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))
 	// the first page waits for consumers that it does not know yet, and these are on this machine
-	parts := partOptions{history: file("history.db"), jobs: file("jobs.db"), record: true, listen: time.Second}
+	parts := partOptions{history: file("history.db"), jobs: file("jobs.db"), record: true, listen: time.Second / 2}
 	served := false
 	err = a.withParts(ctx, open.Options{Logger: logger}, &parts, func(ctx context.Context, s *open.Swarm, api inspect.API) (err error) {
 		sample := &together{}
