@@ -39,6 +39,18 @@ func swarm(t *testing.T) *open.Swarm {
 	return s
 }
 
+// worker makes a consumer of the queue "mail" that answers questions.
+func worker(t *testing.T, s *open.Swarm) *consumer.Consumer {
+	t.Helper()
+	c, err := s.Consumer(consumer.Config{
+		Queues: map[string]consumer.QueueConfig{"mail": {Workers: 1}}, Control: &control.Config{}, Logger: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
 // during runs run until the end of the test.
 func during(t *testing.T, run func(ctx context.Context) error) {
 	t.Helper()
@@ -131,12 +143,7 @@ func TestLateConsumer(t *testing.T) {
 func TestLateConsumerCostsNoWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := swarm(t)
-		c, err := s.Consumer(consumer.Config{
-			Queues: map[string]consumer.QueueConfig{"mail": {Workers: 1}}, Control: &control.Config{}, Logger: slog.New(slog.DiscardHandler),
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := worker(t, s)
 		api := observer(t, s, nil)
 		during(t, c.Run)
 		time.Sleep(5 * time.Second)
@@ -259,12 +266,7 @@ func TestSlowConsumer(t *testing.T) {
 func TestStoppingConsumer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := swarm(t)
-		c, err := s.Consumer(consumer.Config{
-			Queues: map[string]consumer.QueueConfig{"mail": {Workers: 1}}, Control: &control.Config{}, Logger: slog.New(slog.DiscardHandler),
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := worker(t, s)
 		slow := task.New[int, int]("slow", task.WithQueue("mail"), task.WithIgnoreResult(true))
 		release := make(chan struct{})
 		if err := slow.Handle(c, func(context.Context, int) (int, error) { <-release; return 0, nil }); err != nil {

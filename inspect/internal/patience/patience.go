@@ -1,5 +1,5 @@
-// Package patience decides for how many consumers a question waits, by what earlier questions have
-// shown of them.
+// Package patience decides for how many consumers a question waits, and which consumers have ended.
+// It goes by their heartbeats and by earlier questions.
 package patience
 
 import (
@@ -32,8 +32,8 @@ func Late(n *liveness.Node) bool {
 // for concurrent use.
 type Consumers struct {
 	met     map[string]met
-	beating time.Time // since then each question has found a heartbeat of late; zero: not so
-	newest  time.Time // heartbeat of all nodes at the last question
+	beating time.Time // since then each question has found a recent heartbeat; zero: the last has not
+	newest  time.Time // the newest heartbeat of all nodes, at the last question
 }
 
 // met holds the results of questions to one consumer.
