@@ -31,7 +31,7 @@ type run struct {
 	delivery broker.Delivery
 	message  *broker.Message
 	format   serializer.Format // format of the message; its copies use the same
-	arrived  wire.Value        // the arguments as they arrived, if compressed; copies send them again
+	arrived  *wire.Value       // the arguments as they arrived, if compressed; copies send them again
 	handler  task.Handler
 	request  task.Request
 

@@ -23,7 +23,7 @@ const (
 type item struct {
 	m     *broker.Message
 	q     *queue
-	same  *item     // another item with the same ID in the same queue
+	same  *item     // the item before it with the same ID in the same queue, or nil
 	seq   uint64    // order of arrival in the queue
 	pos   uint64    // in the ring
 	index int       // in the heap; -1: in no heap
@@ -32,6 +32,7 @@ type item struct {
 	count int32     // number of deliveries
 	level uint8
 	place place
+	newer bool     // a later item has the same ID: q.byID leads to that one
 	first delivery // the first delivery; part of the item to save an allocation
 }
 

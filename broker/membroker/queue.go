@@ -30,7 +30,7 @@ type queue struct {
 	ready       int              // items in the rings and heaps of the levels
 	delayed     int              // items that wait for their time
 	held        int              // delivered items
-	byID        map[string]*item // every item with an ID
+	byID        map[string]*item // the newest item of each ID
 	dead        []*letter        // oldest first
 	deadDropped int              // number of letters that the limits have removed
 	// subscriptions with a waiting receiver and a free place in their prefetch
@@ -88,6 +88,9 @@ func (q *queue) put(m *broker.Message, at, now time.Time) {
 // the same ID, or nil. Call it with q.mu held.
 func (q *queue) insert(m *broker.Message, at, now time.Time, same *item) {
 	it := &item{m: m, q: q, same: same, index: -1}
+	if same != nil {
+		same.newer = true
+	}
 	if m.ID != "" {
 		q.byID[m.ID] = it
 	}
@@ -226,23 +229,19 @@ func (q *queue) forget(it *item) {
 	if it.m.ID == "" {
 		return
 	}
-	head := q.byID[it.m.ID]
-	if head == it {
-		if it.same == nil {
-			delete(q.byID, it.m.ID)
-		} else {
-			q.byID[it.m.ID] = it.same
+	if it.newer {
+		p := q.byID[it.m.ID]
+		for p.same != it {
+			p = p.same
 		}
-		it.same = nil
-		return
+		p.same = it.same
+	} else if it.same == nil {
+		delete(q.byID, it.m.ID)
+	} else {
+		it.same.newer = false
+		q.byID[it.m.ID] = it.same
 	}
-	for p := head; p != nil; p = p.same {
-		if p.same == it {
-			p.same = it.same
-			it.same = nil
-			return
-		}
-	}
+	it.same = nil
 }
 
 // waiting returns the waiting item with the id that has the highest Generation, or nil. Call it

@@ -73,24 +73,24 @@ func (c *Codec) Encode(queue string, e *task.Envelope) (*broker.Message, error) 
 			f = own
 		}
 	}
-	return c.encode(f, queue, e, Value{}, c.maxBody)
+	return c.encode(f, queue, e, nil, c.maxBody)
 }
 
 // EncodeAs encodes a later generation of a task in format f, in which it arrived, so that fields of
 // a foreign writer are kept. The body may exceed the limit by broker.RetryRoom. queue is the name
 // by which tasks know the queue, not that of a side queue.
 //
-// arrived is the result of [Codec.OpenArrived] for e. If it is not zero, its compressed arguments
+// arrived is the result of [Codec.OpenArrived] for e. If it is not nil, its compressed arguments
 // are sent again as they are.
-func (c *Codec) EncodeAs(f serializer.Format, queue string, e *task.Envelope, arrived Value) (*broker.Message, error) {
+func (c *Codec) EncodeAs(f serializer.Format, queue string, e *task.Envelope, arrived *Value) (*broker.Message, error) {
 	return c.encode(f, queue, e, arrived, broker.BodyLimit(c.maxBody, 1))
 }
 
 // encode writes e in format f, compressed and sealed as configured, and stamps the life of the
-// task. A non-zero arrived replaces the arguments. Returns ErrTooLarge for a body above limit.
-func (c *Codec) encode(f serializer.Format, queue string, e *task.Envelope, arrived Value, limit int) (*broker.Message, error) {
+// task. An arrived that is not nil replaces the arguments. Returns ErrTooLarge for a body above limit.
+func (c *Codec) encode(f serializer.Format, queue string, e *task.Envelope, arrived *Value, limit int) (*broker.Message, error) {
 	awaited := Awaited(e)
-	if arrived.ContentType != "" || !c.protect.unused(e) {
+	if arrived != nil || !c.protect.unused(e) {
 		var err error
 		if e, err = c.protect.wrap(queue, e, arrived); err != nil {
 			return nil, err

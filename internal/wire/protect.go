@@ -185,8 +185,9 @@ func compressionOf(e *task.Envelope) task.Opt[string] {
 
 // wrap returns a compressed and sealed copy of e for queue. e is not changed. If the arguments of e
 // arrived compressed, the copy holds arrived in their place.
-func (p *protection) wrap(queue string, e *task.Envelope, arrived Value) (*task.Envelope, error) {
-	if arrived.ContentType == "" {
+func (p *protection) wrap(queue string, e *task.Envelope, arrived *Value) (*task.Envelope, error) {
+	if arrived == nil {
+		arrived = new(Value)
 		var err error
 		arrived.ContentType, arrived.Data, err = p.deflate(p.compressor(compressionOf(e).Or(p.Use)), e.ContentType, e.Args)
 		if err != nil {
@@ -227,31 +228,31 @@ func (c *Codec) Open(queue string, e *task.Envelope) error {
 }
 
 // OpenArrived opens e like [Codec.Open], and returns the arguments in the compressed form in which
-// they arrived, for [Codec.EncodeAs]. The result is zero if they were not compressed.
-func (c *Codec) OpenArrived(queue string, e *task.Envelope) (arrived Value, err error) {
+// they arrived, for [Codec.EncodeAs]. The result is nil if they were not compressed.
+func (c *Codec) OpenArrived(queue string, e *task.Envelope) (arrived *Value, err error) {
 	base, coding := c.codingOf(e.ContentType)
 	p := c.protect
 	if coding == "" {
 		if p.sealer != nil && !p.acceptPlain {
-			return Value{}, fmt.Errorf("%w: this consumer accepts only sealed tasks", serializer.ErrNotSealed)
+			return nil, fmt.Errorf("%w: this consumer accepts only sealed tasks", serializer.ErrNotSealed)
 		}
-		return Value{}, nil
+		return nil, nil
 	}
 	if coding == serializer.CodingSealed {
 		if err := c.unseal(queue, e); err != nil {
-			return Value{}, err
+			return nil, err
 		}
 		if base, coding = c.codingOf(e.ContentType); coding == "" {
-			return Value{}, nil
+			return nil, nil
 		}
 	} else if p.sealer != nil && !p.acceptPlain {
-		return Value{}, fmt.Errorf("%w: this consumer accepts only sealed tasks", serializer.ErrNotSealed)
+		return nil, fmt.Errorf("%w: this consumer accepts only sealed tasks", serializer.ErrNotSealed)
 	}
 	args, err := c.expand(base, coding, e.Args)
 	if err != nil {
-		return Value{}, fmt.Errorf("%w: %w", ErrArgs, err)
+		return nil, fmt.Errorf("%w: %w", ErrArgs, err)
 	}
-	arrived = Value{e.ContentType, e.Args}
+	arrived = &Value{e.ContentType, e.Args}
 	e.ContentType, e.Args = base, args
 	if compressionOf(e).Or(p.Use) != coding { // the result is compressed like the arguments
 		e.Meta.Compression = task.Set(coding)

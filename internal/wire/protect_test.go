@@ -63,7 +63,7 @@ func receive(c *Codec, queue string, m *broker.Message) (*task.Envelope, seriali
 }
 
 // arrive is receive, and returns the arguments as they arrived.
-func arrive(c *Codec, queue string, m *broker.Message) (e *task.Envelope, f serializer.Format, arrived Value, err error) {
+func arrive(c *Codec, queue string, m *broker.Message) (e *task.Envelope, f serializer.Format, arrived *Value, err error) {
 	if e, f, err = c.Decode(m); err == nil {
 		arrived, err = c.OpenArrived(queue, e)
 	}
@@ -89,7 +89,7 @@ func TestProtectedRoundTrip(t *testing.T) {
 					return // only foreign writers send such messages, and they seal nothing
 				}
 				f := plain.formats[rapid.IntRange(0, 1).Draw(t, "format")]
-				bare, err := plain.EncodeAs(f, "q", e, Value{})
+				bare, err := plain.EncodeAs(f, "q", e, nil)
 				if err != nil {
 					return // too large, or not expressible in JSON
 				}
@@ -98,7 +98,7 @@ func TestProtectedRoundTrip(t *testing.T) {
 					t.Fatal(err)
 				}
 				for hop := range 2 {
-					m, err := c.EncodeAs(f, "q", want, Value{})
+					m, err := c.EncodeAs(f, "q", want, nil)
 					if errors.Is(err, serializer.ErrTooLarge) {
 						return
 					}
@@ -138,7 +138,7 @@ func TestSealedTaskShowsWhatIsNeeded(t *testing.T) {
 	c := codec(t, serializer.Wire{Sealer: sealer(t, key("k", false))})
 	e := chained()
 	for _, f := range []serializer.Format{msgpack.Compact{}, serializer.JSONFormat{}, serializer.RawFormat{}} {
-		m, err := c.EncodeAs(f, "q", e, Value{})
+		m, err := c.EncodeAs(f, "q", e, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -272,7 +272,7 @@ func TestKeysRotate(t *testing.T) {
 		t.Fatal(err)
 	}
 	e.Retries++
-	if m, err = during.EncodeAs(f, "q", e, Value{}); err != nil {
+	if m, err = during.EncodeAs(f, "q", e, nil); err != nil {
 		t.Fatal(err)
 	}
 	if e, _, err = receive(after, "q", m); err != nil || e.Retries != 1 {

@@ -58,7 +58,7 @@ func moveCallback(l *task.Link) *task.Link {
 // properties of m stay, and so do its life and generation. queue and arrived are those of
 // [Codec.EncodeAs], whose errors it returns.
 func (c *Codec) Rewrite(
-	m *broker.Message, f serializer.Format, queue string, e *task.Envelope, arrived Value,
+	m *broker.Message, f serializer.Format, queue string, e *task.Envelope, arrived *Value,
 ) (*broker.Message, error) {
 	body, err := c.EncodeAs(f, queue, e, arrived)
 	if err != nil {

@@ -28,7 +28,7 @@ func TestRewriteForNextGroup(t *testing.T) {
 		t.Fatal(err)
 	}
 	MoveToNextGroup(got)
-	moved, err := c.Rewrite(m, f, "q", got, Value{})
+	moved, err := c.Rewrite(m, f, "q", got, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

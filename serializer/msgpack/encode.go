@@ -1,9 +1,11 @@
 package msgpack
 
 import (
+	"bytes"
 	"encoding/hex"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
@@ -32,41 +34,35 @@ func (Compact) Encode(e *task.Envelope) (*broker.Message, error) {
 	if err := serializer.CheckEnvelope(e); err != nil {
 		return nil, fmt.Errorf("%w: %w", serializer.ErrValue, err)
 	}
-	w := writer{b: make([]byte, 0, sizeHint(e))}
-	w.b = append(w.b, 0) // header of the map if it has fewer than 16 pairs
+	w := writers.Get().(*writer)
+	w.begin(e)
 	w.envelope(e)
 	body := w.b
 	if w.n < 16 {
 		body[0] = 0x80 | byte(w.n)
 	} else {
-		head := rawmsgpack.AppendMapLen(nil, w.n)
-		body = slices.Replace(body, 0, 1, head...)
+		body = slices.Replace(body, 0, 1, rawmsgpack.AppendMapLen(nil, w.n)...)
 	}
+	w.b = nil
+	if cap(body) <= maxKept {
+		w.b, body = body, bytes.Clone(body) // a waiting message takes no more memory than its bytes
+	}
+	writers.Put(w)
 	return serializer.NewMessage(e, serializer.ContentCompact, body), nil
 }
 
-// sizeHint estimates the encoded size of e, rather too large than too small.
-func sizeHint(e *task.Envelope) int {
-	n := 72 + len(e.Args) + len(e.Name) + len(e.Origin) + len(e.Correlation) + len(e.Unknown)
-	if e.ReplyTo != e.Origin {
-		n += len(e.ReplyTo)
-	}
-	for k, v := range e.Headers {
-		n += len(k) + len(v) + 4
-	}
-	if !e.Meta.IsZero() {
-		n += 64
-	}
-	if e.Base != nil {
-		n += 64
-	}
-	return n
-}
+var writers = sync.Pool{New: func() any { return new(writer) }}
 
-// writer writes the pairs of a map and counts them.
+// writer writes the pairs of a map and counts them. It is used again, with its buffer.
 type writer struct {
 	b []byte
 	n int
+}
+
+// begin empties the buffer, and leaves one byte for the header of a map with fewer than 16 pairs.
+func (w *writer) begin(e *task.Envelope) {
+	const others = 256 // bytes of the fields beside the arguments, usually
+	w.b, w.n = append(slices.Grow(w.b[:0], len(e.Args)+others), 0), 0
 }
 
 // key writes the key of a pair and counts the pair. The caller writes the value.

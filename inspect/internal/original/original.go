@@ -88,7 +88,7 @@ func (o *Original) Copy(codec *wire.Codec, queue string, id task.ID, node string
 		m, err := codec.Encode(queue, e)
 		return e, m, err
 	}
-	m, err := codec.EncodeAs(o.format, queue, e, wire.Value{})
+	m, err := codec.EncodeAs(o.format, queue, e, nil)
 	return e, m, err
 }
 
