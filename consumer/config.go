@@ -123,11 +123,12 @@ type QueueConfig struct {
 	// it.
 	Autoscale *Autoscale
 	// PrefetchMultiplier times the number of workers is the prefetch: how many unsettled tasks the
-	// consumer may hold. It follows Scale. With 1 each worker holds only its own task, which shares
-	// long tasks fairly between processes. Default: Tuning.PrefetchMultiplier.
+	// consumer may hold. Default: Tuning.PrefetchMultiplier. If that is 0 too, the prefetch follows
+	// the work. It is 4 for each worker, or about 50 ms of short tasks, at most 256. If all workers
+	// have long tasks, the consumer gives the others back within 100 ms and holds no more.
 	PrefetchMultiplier int
-	// Prefetch sets the prefetch directly, whatever Workers is. 64 and more make short tasks faster.
-	// 0: PrefetchMultiplier applies. Negative: no limit.
+	// Prefetch sets the prefetch directly, whatever Workers is. 0: PrefetchMultiplier applies.
+	// Negative: no limit.
 	Prefetch int
 	// Lease is the time after which the broker delivers tasks of a silent process again. Only brokers
 	// with leases use it. Default: the adapter's own.

@@ -456,7 +456,7 @@ func (s deafSubscription) SetPrefetch(ctx context.Context, n int) error {
 func TestScaleIsRepeated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var deaf atomic.Bool
-		h := newHolding(t, consumer.QueueConfig{Workers: 4}, func(c *consumer.Config) {
+		h := newHolding(t, consumer.QueueConfig{Workers: 4, PrefetchMultiplier: 4}, func(c *consumer.Config) {
 			c.Broker = deafBroker{c.Broker.(*membroker.Broker), &deaf}
 		})
 		h.submit(0, 20)

@@ -1,6 +1,7 @@
 package consumer
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/swarmiji/swarmiji/consumer/internal/intake"
@@ -36,7 +37,7 @@ func (c *Consumer) Scale(name string, workers int) error {
 }
 
 // prefetch returns how many unsettled messages this number of workers may hold: Prefetch if it is
-// set, else PrefetchMultiplier times workers. [intake.NoLimit] stands for a negative Prefetch.
+// set, else the multiplier times workers. [intake.NoLimit] stands for a negative Prefetch.
 func (c *QueueConfig) prefetch(workers int) int {
 	switch {
 	case c.Prefetch < 0:
@@ -44,5 +45,5 @@ func (c *QueueConfig) prefetch(workers int) int {
 	case c.Prefetch > 0:
 		return c.Prefetch
 	}
-	return c.PrefetchMultiplier * workers
+	return cmp.Or(c.PrefetchMultiplier, DefaultPrefetchMultiplier) * workers
 }

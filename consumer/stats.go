@@ -37,7 +37,7 @@ type QueueStats struct {
 	// Stuck is the number of handlers that ignore their hard time limit, see [MaxStuck]. Active
 	// does not count them.
 	Stuck int
-	// Prefetch is the number of unsettled tasks that the consumer may hold. Negative: no limit.
+	// Prefetch is the number of unsettled tasks that the consumer may hold now. Negative: no limit.
 	Prefetch int
 	Paused   bool
 }
@@ -110,8 +110,7 @@ func (q *queue) describe(s *QueueStats) {
 		s.Workers, s.Prefetch = 0, 0
 		return
 	}
-	s.Workers, s.Paused = q.workers.Count(), q.in.Paused()
-	s.Prefetch = q.cfg.prefetch(s.Workers)
+	s.Workers, s.Prefetch, s.Paused = q.workers.Count(), q.in.Prefetch(), q.in.Paused()
 }
 
 // Active returns the tasks whose handlers run now, the oldest first. Safe for concurrent use.

@@ -26,8 +26,8 @@ const minAbsent = 100 * time.Millisecond
 // Tuning holds the limits and times of a consumer that few programs change. The zero value is
 // usable.
 type Tuning struct {
-	// PrefetchMultiplier times the workers of a queue is its prefetch, unless the queue sets one.
-	// Default: 4, or the advice of the broker ([broker.PrefetchAdviser]): 1 with keys of hworker.
+	// PrefetchMultiplier holds for queues that set none. Default: the advice of the broker
+	// ([broker.PrefetchAdviser]), 1 with keys of hworker; else the prefetch follows the work.
 	PrefetchMultiplier int
 	// KillGrace limits how long a stop waits for handlers whose context was cancelled. Then it leaves
 	// them behind. Default: 5s.
@@ -65,7 +65,6 @@ type Tuning struct {
 // complete sets the defaults of t. Returns all problems, joined: an AbsentAfter below minAbsent,
 // and a negative GroupWait or PrefetchMultiplier. It checks no other field.
 func (t *Tuning) complete() error {
-	setDefault(&t.PrefetchMultiplier, DefaultPrefetchMultiplier)
 	setDefault(&t.KillGrace, DefaultKillGrace)
 	setDefault(&t.MaxCrashes, DefaultMaxCrashes)
 	setDefault(&t.AbsentAfter, DefaultAbsentAfter)

@@ -114,6 +114,8 @@ func Run(t *testing.T, open Open) {
 		{"Reserved", true, false, testReserved},
 		// Promises: S52.
 		{"OneEach", true, false, testOneEach},
+		// Promises: S51.
+		{"FollowsWork", true, false, testFollowsWork},
 		{"QueuedBeforeConsumer", true, false, testQueuedBeforeConsumer},
 		{"Expired", true, false, testExpired},
 		{"Delayed", true, false, testDelayed},

@@ -86,8 +86,8 @@ func (c *Codec) EncodeAs(f serializer.Format, queue string, e *task.Envelope, ar
 	return c.encode(f, queue, e, arrived, broker.BodyLimit(c.maxBody, 1))
 }
 
-// encode writes e in format f, compressed and sealed as configured, and stamps the life of the task.
-// If arrived is not nil, it replaces the arguments. Returns ErrTooLarge for a body above limit.
+// encode writes e in format f, compressed and sealed as configured, and stamps the task's life. If
+// arrived is not nil, it replaces the arguments. Returns ErrTooLarge for a body above limit.
 func (c *Codec) encode(f serializer.Format, queue string, e *task.Envelope, arrived *Value, limit int) (*broker.Message, error) {
 	awaited := Awaited(e)
 	if arrived != nil || !c.protect.unused(e) {

@@ -16,19 +16,27 @@ const NoLimit = -1
 // [broker.Resizer] takes 0 as a stop.
 const largePrefetch = 10_000
 
-// resizePrefetch changes the prefetch of the subscription for a new number of workers. It gives
-// surplus fetched tasks back. While the queue is paused it only stores the new value for resume. If
-// the prefetch stays the same, it does nothing. After an error, which it returns, it restores
-// q.prefetch and repeats the change on another goroutine. Call it with q.control held.
+// resizePrefetch changes the prefetch of the subscription for a new number of workers, and gives
+// surplus fetched tasks back. See change for errors. Call it with q.control held.
 func (q *Queue) resizePrefetch(ctx context.Context, workers int) error {
-	before := q.prefetch
-	q.setLimit(q.cfg.Prefetch(workers))
-	if q.prefetch == before || q.gate.shut.Load() || q.subscription() == nil { // resume sets it
+	want := q.cfg.Prefetch(workers)
+	return q.change(ctx, want, q.Prefetch()-want)
+}
+
+// change changes the prefetch of the subscription to want. It gives back up to surplus fetched
+// tasks that no worker has taken; 0 or less: none. While the queue is paused it only stores
+// the new value for resume. If the prefetch stays the same, it does nothing. After an error, which
+// it returns, it restores the old value and repeats the change on another goroutine. Call it with
+// q.control held.
+func (q *Queue) change(ctx context.Context, want, surplus int) error {
+	before := q.Prefetch()
+	q.setLimit(want)
+	if want == before || q.gate.shut.Load() || q.subscription() == nil { // resume sets it
 		return nil
 	}
 	var err error
-	if q.prefetch < before {
-		_, err = q.returnHeld(ctx, before-q.prefetch)
+	if surplus > 0 {
+		_, err = q.returnHeld(ctx, surplus)
 	}
 	if err == nil {
 		err = q.setPrefetch(ctx)
@@ -58,13 +66,14 @@ func (q *Queue) setPrefetchLater() {
 
 // trySetPrefetch sets the prefetch for the current number of workers. It returns true if that
 // succeeded, or is not needed because the queue is paused or stops; it then clears
-// q.settingPrefetch. After an error it restores q.prefetch and returns false. It takes q.control.
+// q.settingPrefetch. After an error it restores the old value and returns false. It takes
+// q.control.
 func (q *Queue) trySetPrefetch() bool {
 	q.control.Lock()
 	defer q.control.Unlock()
 	ctx, cancel := context.WithTimeout(q.fetch, openTimeout)
 	defer cancel()
-	before := q.prefetch
+	before := q.Prefetch()
 	q.setLimit(q.cfg.Prefetch(q.workers.Count()))
 	if !q.Accepts() || q.setPrefetch(ctx) == nil { // resume sets it too
 		q.settingPrefetch = false
@@ -74,7 +83,7 @@ func (q *Queue) trySetPrefetch() bool {
 	return false
 }
 
-// setPrefetch sets the prefetch of the subscription to q.prefetch and returns the error of the
+// setPrefetch sets the prefetch of the subscription to q.Prefetch and returns the error of the
 // broker. It does nothing without a subscription, or while the workers are halted: it is called
 // again when they resume. If the broker cannot change a prefetch, it logs that once and returns
 // nil. Call it with q.control held.
@@ -82,7 +91,7 @@ func (q *Queue) setPrefetch(ctx context.Context) error {
 	if q.workers.halted.Load() || q.subscription() == nil {
 		return nil
 	}
-	n := q.prefetch
+	n := q.Prefetch()
 	if n == NoLimit {
 		n = largePrefetch
 	}

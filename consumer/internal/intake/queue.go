@@ -43,7 +43,10 @@ type Config struct {
 	Lease  time.Duration // zero: the default of the adapter
 	// Prefetch returns the prefetch for a number of workers: a positive number or [NoLimit].
 	Prefetch func(workers int) int
-	Tasks    Tasks
+	// Follow lets the prefetch follow the work of workers without an Order, see [pace.next]. Prefetch
+	// is then its least value while tasks are short. It needs a [broker.Resizer].
+	Follow bool
+	Tasks  Tasks
 	// Go runs a function on a goroutine that the stop of the consumer waits for.
 	Go func(func())
 	// Log logs a message with the attributes of the queue.
@@ -59,9 +62,11 @@ type Queue struct {
 	fetch   context.Context // ends when fetching stops
 	gate    gate            // shut while the queue is paused
 
+	// of the subscription, or NoLimit; changed with control held
+	prefetch atomic.Int64
+
 	// held for each change of the prefetch and of the gate, also while the broker is told
 	control         sync.Mutex
-	prefetch        int    // for the current number of workers; guarded by control
 	reasons         Reason // why it is paused; guarded by control
 	opened          bool   // Open has returned nil; guarded by control
 	settingPrefetch bool   // setPrefetchLater runs; guarded by control
@@ -78,10 +83,10 @@ func NewQueue(fetch context.Context, cfg *Config, workers int) *Queue {
 	return q
 }
 
-// setLimit sets q.prefetch and passes it to Tasks.Resized, as largePrefetch if it is NoLimit. It
+// setLimit sets the prefetch and passes it to Tasks.Resized, as largePrefetch if it is NoLimit. It
 // does not tell the broker. Call it with q.control held.
 func (q *Queue) setLimit(prefetch int) {
-	q.prefetch = prefetch
+	q.prefetch.Store(int64(prefetch))
 	if prefetch == NoLimit {
 		prefetch = largePrefetch
 	}
@@ -156,7 +161,7 @@ func (q *Queue) tryOpen(ctx context.Context) error {
 // subscribe subscribes to the queue and stores the subscription in q.sub. It tries once and returns
 // the error of the broker. Call it with q.control held.
 func (q *Queue) subscribe(ctx context.Context) error {
-	sub, err := q.cfg.Broker.Subscribe(ctx, q.cfg.Queue.Name, broker.SubscribeOptions{Prefetch: max(q.prefetch, 0), Lease: q.cfg.Lease})
+	sub, err := q.cfg.Broker.Subscribe(ctx, q.cfg.Queue.Name, broker.SubscribeOptions{Prefetch: max(q.Prefetch(), 0), Lease: q.cfg.Lease})
 	if err == nil {
 		q.sub.Store(&sub)
 	}
@@ -182,6 +187,10 @@ func transient(err error) bool {
 // Accepts reports whether tasks of the queue may start: fetching has not stopped and the queue is
 // not paused.
 func (q *Queue) Accepts() bool { return q.fetch.Err() == nil && !q.gate.shut.Load() }
+
+// Prefetch returns the number of unsettled messages that the subscription may hold, or [NoLimit].
+// During a change it may be the new one already.
+func (q *Queue) Prefetch() int { return int(q.prefetch.Load()) }
 
 // Paused reports whether the queue is paused.
 func (q *Queue) Paused() bool { return q.gate.shut.Load() }

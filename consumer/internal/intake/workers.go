@@ -53,6 +53,7 @@ type Workers struct {
 	fetch  context.Context
 	failed chan<- error // receives the error that ends the consumer
 	halted atomic.Bool  // they fetch nothing, since they are overloaded
+	follow *follower    // nil: the prefetch does not follow the work
 	wg     sync.WaitGroup
 
 	scaling sync.Mutex // held during a call of Scale
@@ -71,6 +72,8 @@ type worker struct {
 	ctx   context.Context // ends when the worker is removed and when fetching stops
 	leave context.CancelFunc
 	done  bool // work has returned
+	busy  atomic.Bool
+	taken atomic.Int64 // messages
 }
 
 // NewWorkers returns the workers of the queues, which must be open, the most urgent first. Without
@@ -84,6 +87,9 @@ func NewWorkers(cfg WorkersConfig, queues ...*Queue) *Workers {
 	}
 	for _, q := range queues {
 		q.workers = t
+	}
+	if cfg.Order == nil && queues[0].cfg.Follow {
+		t.follow = &follower{q: queues[0], t: t}
 	}
 	return t
 }
@@ -220,6 +226,7 @@ func (w *worker) start() {
 // exited starts a new goroutine for the worker if a handler has ended the previous one with
 // runtime.Goexit. If work has returned, it does nothing.
 func (w *worker) exited() {
+	w.busy.Store(false)
 	if !w.done {
 		w.start() // before this goroutine leaves the wait group, so that a stop waits for the new one
 	}
@@ -236,7 +243,7 @@ func (w *worker) work() {
 		switch {
 		case err == nil:
 			failures = 0
-			q.cfg.Tasks.Handle(d, w.index)
+			w.handle(q, d)
 		case w.ctx.Err() != nil:
 		case errors.Is(err, broker.ErrClosed):
 			t.fail(err)
@@ -249,6 +256,17 @@ func (w *worker) work() {
 		}
 	}
 	w.done = true
+}
+
+// handle handles a message, and blocks while a handler runs.
+func (w *worker) handle(q *Queue, d broker.Delivery) {
+	w.busy.Store(true)
+	w.taken.Add(1)
+	if f := w.set.follow; f != nil {
+		f.taken()
+	}
+	q.cfg.Tasks.Handle(d, w.index)
+	w.busy.Store(false)
 }
 
 // fail makes Run of the consumer end and return err, with the name of the first queue. If t.failed
