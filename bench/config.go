@@ -45,7 +45,7 @@ func (c *config) register(fs *flag.FlagSet) {
 	fs.IntVar(&c.Payload, "payload", 100, "bytes of a task's argument, at least 8")
 	fs.IntVar(&c.Concurrency, "concurrency", 1, "concurrent Submits or callers, and the prefetch unless -prefetch says otherwise")
 	fs.IntVar(&c.Workers, "workers", 0, "handlers that run at once; 0: one for each core")
-	fs.IntVar(&c.Prefetch, "prefetch", 0, "prefetch of the consumer; 0: the concurrency; -1: the library's default, 4 for each worker")
+	fs.IntVar(&c.Prefetch, "prefetch", 0, "prefetch of the consumer; 0: the concurrency; -1: the library's default, which follows the work")
 	fs.BoolVar(&c.Raw, "raw", false, "do the same work with the bare client of the broker")
 	fs.BoolVar(&c.Multiple, "multiple", false, "with -raw on amqp: acknowledge 64 deliveries at once")
 	fs.BoolVar(&c.Plain, "plain", false, "with -raw on nats: one plain subject, no message ids, acknowledgements nobody waits for")

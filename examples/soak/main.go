@@ -26,7 +26,7 @@
 //	CHAOS_RESUME       1: the producer first submits again, with the same ids, the tasks that
 //	                   an earlier producer of the same CHAOS_ID submitted, according to the
 //	                   ledger, without a known outcome
-//	CHAOS_PREFETCH     prefetch of the consumer; 0: 4 for each worker (0)
+//	CHAOS_PREFETCH     prefetch of the consumer; 0: it follows the work (0)
 //	CHAOS_LEASE_MS     how long a broker with leases (all but rabbit) waits for a sign of life of
 //	                   the consumer before it redelivers its tasks; 0: the broker's own, 30000 (0)
 //	CHAOS_GRACE_MS     how long a stopping consumer waits for running tasks (30000)

@@ -66,18 +66,27 @@ func (t tick) atRest(prefetch int) bool {
 }
 
 // follower lets the prefetch of one queue follow the work of its workers. Its goroutine runs only
-// while workers take messages.
+// while workers take messages, or are free beside a low prefetch.
 type follower struct {
 	q       *Queue
 	t       *Workers
 	running atomic.Bool
+	low     atomic.Bool // the prefetch is below the base
 }
 
-// taken is called when a worker has taken a message. It starts the goroutine of the follower if
+// begins is called when a worker has taken a message. It starts the goroutine of the follower if
 // that does not run, in the wait group of the workers.
-func (f *follower) taken() {
+func (f *follower) begins() {
 	if !f.running.Load() && f.running.CompareAndSwap(false, true) {
 		f.t.wg.Go(f.run)
+	}
+}
+
+// ends is called when a worker has handled a message. Beside a low prefetch the worker may get no
+// other message, so that ends starts the goroutine of the follower as begins does.
+func (f *follower) ends() {
+	if f.low.Load() {
+		f.begins()
 	}
 }
 
@@ -96,13 +105,16 @@ func (f *follower) run() {
 		}
 		busy, taken := f.t.activity()
 		n := f.t.Count()
-		rest := f.q.follow(&p, tick{base: f.q.cfg.Prefetch(n), workers: n, busy: busy, took: int(max(0, taken-seen))})
+		last := tick{base: f.q.cfg.Prefetch(n), workers: n, busy: busy, took: int(max(0, taken-seen))}
+		rest := f.q.follow(&p, last)
+		f.low.Store(f.q.Prefetch() < last.base)
 		seen = taken
 		if !rest {
 			continue
 		}
 		f.running.Store(false)
-		if _, taken = f.t.activity(); taken == seen || !f.running.CompareAndSwap(false, true) {
+		// a worker that began or ended since the tick has not started this goroutine again
+		if b, n := f.t.activity(); b == busy && n == seen || !f.running.CompareAndSwap(false, true) {
 			return
 		}
 	}

@@ -226,7 +226,7 @@ func (w *worker) start() {
 // exited starts a new goroutine for the worker if a handler has ended the previous one with
 // runtime.Goexit. If work has returned, it does nothing.
 func (w *worker) exited() {
-	w.busy.Store(false)
+	w.free()
 	if !w.done {
 		w.start() // before this goroutine leaves the wait group, so that a stop waits for the new one
 	}
@@ -263,10 +263,18 @@ func (w *worker) handle(q *Queue, d broker.Delivery) {
 	w.busy.Store(true)
 	w.taken.Add(1)
 	if f := w.set.follow; f != nil {
-		f.taken()
+		f.begins()
 	}
 	q.cfg.Tasks.Handle(d, w.index)
+	w.free()
+}
+
+// free marks the worker as free after a message.
+func (w *worker) free() {
 	w.busy.Store(false)
+	if f := w.set.follow; f != nil {
+		f.ends()
+	}
 }
 
 // fail makes Run of the consumer end and return err, with the name of the first queue. If t.failed
