@@ -74,11 +74,11 @@ type follower struct {
 	low     atomic.Bool // the prefetch is below the base
 }
 
-// begins is called when a worker has taken a message. It starts the goroutine of the follower if
-// that does not run, in the wait group of the workers.
+// begins is called when a worker has taken a message, and when the prefetch was changed. It starts
+// the goroutine of the follower if that does not run.
 func (f *follower) begins() {
 	if !f.running.Load() && f.running.CompareAndSwap(false, true) {
-		f.t.wg.Go(f.run)
+		f.q.cfg.Go(f.run)
 	}
 }
 

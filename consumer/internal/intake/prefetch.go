@@ -86,7 +86,7 @@ func (q *Queue) trySetPrefetch() bool {
 // setPrefetch sets the prefetch of the subscription to q.Prefetch and returns the error of the
 // broker. It does nothing without a subscription, or while the workers are halted: it is called
 // again when they resume. If the broker cannot change a prefetch, it logs that once and returns
-// nil. Call it with q.control held.
+// nil. It wakes the follower. Call it with q.control held.
 func (q *Queue) setPrefetch(ctx context.Context) error {
 	if q.workers.halted.Load() || q.subscription() == nil {
 		return nil
@@ -100,6 +100,9 @@ func (q *Queue) setPrefetch(ctx context.Context) error {
 		q.warnFixed.Do(func() {
 			q.cfg.Log(slog.LevelWarn, "the prefetch does not follow the number of workers: this broker cannot change it")
 		})
+	}
+	if f := q.workers.follow; f != nil { // it may be too large for long tasks that run
+		f.begins()
 	}
 	return err
 }
