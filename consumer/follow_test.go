@@ -1,12 +1,17 @@
 package consumer_test
 
 import (
+	"context"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/broker/membroker"
 	"github.com/swarmiji/swarmiji/consumer"
+	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/task"
 )
 
@@ -52,4 +57,85 @@ func TestPrefetchFollowsTheWork(t *testing.T) {
 		}
 		h.b.end()
 	})
+}
+
+// TestLongTasksKeepTheSlots shows that long tasks lower the prefetch, but not the number of tasks
+// that may be unsettled. While the result store is away, tasks that run at most once start one
+// after the other, and each gets its record later.
+func TestLongTasksKeepTheSlots(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHolding(t, consumer.QueueConfig{Workers: 1}, func(c *consumer.Config) {
+			c.Results = flakyStore{c.Results, time.Now().Add(time.Hour), resultstore.ErrUnavailable}
+		})
+		h.b.run()
+		const n = 4
+		var ids []task.ID
+		for i := range n {
+			f, err := hold.Submit(t.Context(), h.b.p, i, task.WithIdempotent(false), task.WithIgnoreResult(false))
+			must0(t, err)
+			ids = append(ids, f.ID())
+		}
+		begin := time.Now()
+		for range n {
+			time.Sleep(time.Second) // a long task
+			h.release <- struct{}{}
+		}
+		if took := time.Since(begin); took > 5*time.Second {
+			t.Errorf("the last task ended after %s", took)
+		}
+		close(h.release)
+		time.Sleep(3 * time.Hour)
+		for i, id := range ids {
+			if r, err := h.b.store.Load(t.Context(), id); err != nil || !r.State.Terminal() {
+				t.Errorf("task %d: %+v, %v", i, r, err)
+			}
+		}
+		h.b.end()
+	})
+}
+
+// TestPrefetchThatCannotShrink shows that a consumer tries again to give tasks back, but not all
+// the time, if the broker refuses to stop the fetching.
+func TestPrefetchThatCannotShrink(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var calls atomic.Int64
+		h := newHolding(t, consumer.QueueConfig{Workers: 1}, func(c *consumer.Config) {
+			c.Broker = neverStops{c.Broker.(*membroker.Broker), &calls}
+		})
+		h.b.run()
+		h.submit(0, 1)
+		time.Sleep(time.Minute)
+		first := calls.Load()
+		time.Sleep(time.Hour)
+		if n := calls.Load(); first < 3 || n <= first || n > 4000 {
+			t.Errorf("%d calls in a minute and %d in an hour", first, n)
+		}
+		close(h.release)
+		h.b.end()
+	})
+}
+
+// neverStops is a broker that refuses a prefetch of 0. It counts the calls of SetPrefetch.
+type neverStops struct {
+	*membroker.Broker
+	calls *atomic.Int64
+}
+
+func (b neverStops) Subscribe(ctx context.Context, queue string, o broker.SubscribeOptions) (broker.Subscription, error) {
+	s, err := b.Broker.Subscribe(ctx, queue, o)
+	return countedSubscription{s, b.calls}, err
+}
+
+type countedSubscription struct {
+	broker.Subscription
+	calls *atomic.Int64
+}
+
+func (s countedSubscription) SetPrefetch(ctx context.Context, n int) error {
+	s.calls.Add(1)
+	if n == 0 {
+		return broker.ErrUnavailable
+	}
+	_, err := broker.SetPrefetch(ctx, s.Subscription, n)
+	return err
 }

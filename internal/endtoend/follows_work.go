@@ -66,8 +66,8 @@ func testFollowsWork(t *testing.T, open Open) {
 			t.Errorf("task %d ran %d times", i, c)
 		}
 	}
-	if _, advises := capability.As[broker.PrefetchAdviser](r.broker); advises { // the prefetch is its advice
-		return
+	if _, advises := capability.As[broker.PrefetchAdviser](r.broker); advises {
+		return // the prefetch is its advice
 	}
 	r.eventually("the prefetch of short tasks grows", func() bool {
 		calls := make([]task.Call, 200)

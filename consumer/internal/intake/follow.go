@@ -8,6 +8,7 @@ import (
 
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/capability"
+	"github.com/swarmiji/swarmiji/task"
 )
 
 const (
@@ -20,7 +21,11 @@ const (
 // pace decides about the prefetch of a queue whose prefetch follows the work.
 type pace struct {
 	free int // ticks in a row at which a worker was free
+	long int // ticks for which long tasks are remembered
 }
+
+// rememberLong is the number of ticks for which long tasks are remembered, a second.
+const rememberLong = 20
 
 // tick describes the workers of a queue at the end of 50 ms.
 type tick struct {
@@ -37,6 +42,8 @@ type tick struct {
 //   - Else the queue holds as many messages as the workers took, which is about 50 ms of work: at
 //     least t.base, and at most mostFollowed or t.base. It becomes smaller only if the workers are
 //     busy, since a queue that is empty holds nothing.
+//   - For rememberLong ticks after a long task it holds at most t.base, since more would be given
+//     back beside the next one.
 func (p *pace) next(now int, t tick) int {
 	full := t.busy >= t.workers
 	p.free++
@@ -44,8 +51,13 @@ func (p *pace) next(now int, t tick) int {
 		p.free = 0
 	}
 	want := min(max(t.took, t.base), max(t.base, mostFollowed))
+	if p.long > 0 {
+		p.long--
+		want = t.base
+	}
 	switch {
 	case full && t.took == 0:
+		p.long = rememberLong
 		return min(now, t.workers)
 	case now < t.base && p.free < 2 && t.took < 2*t.workers:
 		return now
@@ -72,6 +84,11 @@ type follower struct {
 	t       *Workers
 	running atomic.Bool
 	low     atomic.Bool // the prefetch is below the base
+
+	// Its goroutine alone uses these.
+	pace     pace
+	failures int       // failed changes in a row
+	again    time.Time // no change before that, after a failure
 }
 
 // begins is called when a worker has taken a message, and when the prefetch was changed. It starts
@@ -91,73 +108,92 @@ func (f *follower) ends() {
 }
 
 // run changes the prefetch of the queue every followEvery, until a tick is at rest or fetching
-// stops. It takes q.control, and waits for the broker.
+// stops. It takes q.control, and waits for the broker. If the broker cannot change a prefetch, it
+// returns and is not started again.
 func (f *follower) run() {
+	if _, ok := capability.As[broker.Resizer](f.q.subscription()); !ok {
+		return // running stays true
+	}
 	clock := time.NewTicker(followEvery)
 	defer clock.Stop()
-	var p pace
-	_, seen := f.t.activity()
+	last := f.t.activity()
 	for {
 		select {
 		case <-clock.C:
 		case <-f.q.fetch.Done():
 			return
 		}
-		busy, taken := f.t.activity()
-		n := f.t.Count()
-		last := tick{base: f.q.cfg.Prefetch(n), workers: n, busy: busy, took: int(max(0, taken-seen))}
-		rest := f.q.follow(&p, last)
-		f.low.Store(f.q.Prefetch() < last.base)
-		seen = taken
+		now := f.t.activity()
+		t := tick{base: f.q.cfg.Prefetch(now.workers), workers: now.workers, busy: now.busy, took: int(max(0, now.taken-last.taken))}
+		rest := f.follow(t)
+		prefetch := f.q.Prefetch()
+		f.low.Store(prefetch < t.base)
+		last = now
 		if !rest {
 			continue
 		}
 		f.running.Store(false)
-		// a worker that began or ended since the tick has not started this goroutine again
-		if b, n := f.t.activity(); b == busy && n == seen || !f.running.CompareAndSwap(false, true) {
+		// a change since the tick has not started this goroutine again
+		if f.t.activity() == now && f.q.Prefetch() == prefetch || !f.running.CompareAndSwap(false, true) {
 			return
 		}
 	}
 }
 
-// activity returns the number of workers that handle a message, and the number of messages that the
-// workers have taken. Workers that were removed do not count. It takes t.mu.
-func (t *Workers) activity() (busy int, taken int64) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for _, w := range t.members {
-		if w.busy.Load() {
-			busy++
-		}
-		taken += w.taken.Load()
-	}
-	return busy, taken
+// activity tells what workers do and have done. Workers that were removed do not count.
+type activity struct {
+	workers int   // their configured number
+	busy    int   // those that handle a message
+	taken   int64 // messages that they have taken
 }
 
-// follow changes the prefetch to what p decides after t, and reports whether the queue is at rest.
-// It gives back surplus messages that no worker has taken. It changes nothing while the queue is
-// paused, the workers are halted, the broker cannot change a prefetch, or an earlier change is
-// repeated. After an error, which it logs, another goroutine repeats the change. It takes
-// q.control.
-func (q *Queue) follow(p *pace, t tick) (rest bool) {
-	ctx, cancel := context.WithTimeout(q.fetch, openTimeout)
-	defer cancel()
+// activity returns the present activity of the workers. It takes t.mu.
+func (t *Workers) activity() activity {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	a := activity{workers: t.count()}
+	for _, w := range t.members {
+		if w.busy.Load() {
+			a.busy++
+		}
+		a.taken += w.taken.Load()
+	}
+	return a
+}
+
+// follow changes the prefetch to what f.pace decides after t, and reports whether the queue is at
+// rest. It gives back surplus messages that no worker has taken. It changes nothing while the queue
+// is paused, the workers are halted, their number has changed, or an earlier change is repeated.
+//
+// After an error another goroutine sets the prefetch of the configuration. follow changes nothing
+// for a while, longer each time, and logs the first error. It takes q.control.
+func (f *follower) follow(t tick) (rest bool) {
+	q := f.q
 	q.control.Lock()
 	defer q.control.Unlock()
-	if _, ok := capability.As[broker.Resizer](q.subscription()); !ok || !q.Accepts() || q.workers.halted.Load() {
+	ctx, cancel := context.WithTimeout(q.fetch, openTimeout)
+	defer cancel()
+	switch {
+	case !q.Accepts() || q.workers.halted.Load():
 		return t.took == 0
+	case q.settingPrefetch || t.workers != q.workers.Count() || time.Now().Before(f.again):
+		return false
 	}
 	now := q.Prefetch()
-	want := p.next(now, t)
-	if q.settingPrefetch {
-		want = now
-	}
+	want := f.pace.next(now, t)
 	surplus := now - want
 	if want < t.base {
 		surplus = allHeld
 	}
-	if err := q.change(ctx, want, surplus); err != nil && q.fetch.Err() == nil {
+	err := q.change(ctx, want, surplus)
+	if err == nil {
+		f.failures = 0
+		return t.atRest(q.Prefetch())
+	}
+	if f.failures == 0 && q.fetch.Err() == nil {
 		q.cfg.Log(slog.LevelWarn, "the prefetch cannot be changed; it is repeated", slog.Any("error", err))
 	}
-	return t.atRest(q.Prefetch())
+	f.again = time.Now().Add(task.Backoff{}.Interval(f.failures))
+	f.failures++
+	return false
 }

@@ -1,6 +1,7 @@
 package intake
 
 import (
+	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -24,7 +25,8 @@ func TestPace(t *testing.T) {
 		{"all workers have long tasks", 200, []tick{{busy: 2, took: 2}, {busy: 2}}, 2},
 		{"one worker has a long task", base, []tick{{busy: 2, took: 30}, {busy: 2, took: 30}}, 30},
 		{"one long task after the other", base, []tick{{busy: 2}, {busy: 2, took: 1}, {busy: 1}, {busy: 2, took: 1}, {busy: 2}}, 2},
-		{"short tasks after long ones", base, []tick{{busy: 2}, {busy: 2, took: 40}}, 40},
+		{"short tasks after long ones", base, []tick{{busy: 2}, {busy: 2, took: 40}}, base},
+		{"short tasks a second after long ones", base, append([]tick{{busy: 2}}, slices.Repeat([]tick{{busy: 2, took: 40}}, 21)...), 40},
 		{"a worker is free", base, []tick{{busy: 2}, {busy: 1}, {busy: 1}}, base},
 		{"one of two held tasks waits", base, []tick{{busy: 2}, {busy: 1, took: 1}, {busy: 1, took: 1}}, base},
 	} {

@@ -57,10 +57,10 @@ func each(queues []*Queue, do func(*Queue, context.Context) error) error {
 	var wg sync.WaitGroup
 	for i, q := range queues {
 		wg.Go(func() {
-			ctx, cancel := context.WithTimeout(q.fetch, openTimeout)
-			defer cancel()
 			q.control.Lock()
 			defer q.control.Unlock()
+			ctx, cancel := context.WithTimeout(q.fetch, openTimeout)
+			defer cancel()
 			err := ErrNotRunning
 			if q.fetch.Err() == nil {
 				err = do(q, ctx)

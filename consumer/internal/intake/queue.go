@@ -83,12 +83,16 @@ func NewQueue(fetch context.Context, cfg *Config, workers int) *Queue {
 	return q
 }
 
-// setLimit sets the prefetch and passes it to Tasks.Resized, as largePrefetch if it is NoLimit. It
-// does not tell the broker. Call it with q.control held.
+// setLimit sets the prefetch and passes it to Tasks.Resized, as largePrefetch if it is NoLimit. If
+// long tasks have lowered it, Tasks.Resized gets that of the configuration. setLimit does not tell
+// the broker. It may take the lock of the workers. Call it with q.control held.
 func (q *Queue) setLimit(prefetch int) {
 	q.prefetch.Store(int64(prefetch))
-	if prefetch == NoLimit {
+	switch {
+	case prefetch == NoLimit:
 		prefetch = largePrefetch
+	case q.cfg.Follow && q.workers != nil:
+		prefetch = max(prefetch, q.cfg.Prefetch(q.workers.Count()))
 	}
 	q.cfg.Tasks.Resized(prefetch)
 }
