@@ -74,8 +74,11 @@ func (c *config) complete() error {
 	if c.Concurrency < 1 {
 		errs = append(errs, errors.New("-concurrency must be at least 1"))
 	}
-	if c.Raw && (c.local() || c.Results || c.Events || c.Metrics) {
-		errs = append(errs, errors.New("-raw is a bare client: it has no memory broker, -results, -events or -metrics"))
+	if c.Raw && (c.local() || c.Events || c.Metrics) {
+		errs = append(errs, errors.New("-raw is a bare client: it has no memory broker, -events or -metrics"))
+	}
+	if t := c.technology(); c.Raw && c.Results && t != techAMQP && t != techRedis && t != techNATS {
+		errs = append(errs, errors.New("-raw with -results needs amqp://, redis:// or nats://"))
 	}
 	if c.Queues < 1 || c.Raw && c.Queues+c.Declared > 1 {
 		errs = append(errs, errors.New("-queues must be at least 1, and goes without -raw"))

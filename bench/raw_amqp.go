@@ -42,7 +42,7 @@ func dialRawAMQP(ctx context.Context, cfg *config) (client, error) {
 	if c.out, err = newConfirming(c.pub); err != nil {
 		return nil, errors.Join(err, c.close(ctx))
 	}
-	if cfg.Workload == "roundtrip" {
+	if cfg.Workload == "roundtrip" || cfg.Workload == fill && cfg.Results {
 		if err := c.listen(); err != nil {
 			return nil, errors.Join(err, c.close(ctx))
 		}
@@ -140,8 +140,11 @@ func (c *rawAMQP) serve(ctx context.Context, seen func([]byte)) error {
 	if err != nil {
 		return err
 	}
-	if c.cfg.Workload == "roundtrip" {
+	switch {
+	case c.cfg.Workload == "roundtrip":
 		return c.answer(ctx, deliveries)
+	case c.cfg.Results:
+		return c.settleWithResults(ctx, ch, deliveries, seen)
 	}
 	every := 1
 	if c.cfg.Multiple {
@@ -171,6 +174,59 @@ func settleEach(ctx context.Context, ch *amqp.Channel, deliveries <-chan amqp.De
 				return ch.Ack(tag, true)
 			}
 			return nil
+		}
+	}
+}
+
+// settleWithResults sends a persistent reply for each delivery. It acknowledges the delivery when the
+// reply is confirmed, together with those before it.
+func (c *rawAMQP) settleWithResults(ctx context.Context, ch *amqp.Channel, deliveries <-chan amqp.Delivery, seen func([]byte)) error {
+	out, err := newConfirming(c.con)
+	if err != nil {
+		return err
+	}
+	type sent struct {
+		tag       uint64
+		confirmed *amqp.DeferredConfirmation
+	}
+	replies, acked := make(chan sent, max(c.cfg.Prefetch, 1)), make(chan error, 1)
+	go func() {
+		n := 0
+		for r := range replies {
+			if !r.confirmed.Wait() {
+				acked <- errors.New("a reply was refused")
+				return
+			}
+			if n++; n%together == 0 || len(replies) == 0 {
+				if err := ch.Ack(r.tag, true); err != nil {
+					acked <- err
+					return
+				}
+			}
+		}
+		acked <- out.returned()
+	}()
+	for {
+		select {
+		case d, ok := <-deliveries:
+			if !ok {
+				return errors.New("the server ended the consumer")
+			}
+			seen(d.Body)
+			confirmed, err := out.send(c.reply, c.message())
+			if err != nil {
+				return err
+			}
+			select {
+			case replies <- sent{d.DeliveryTag, confirmed}:
+			case err := <-acked:
+				return err
+			}
+		case err := <-acked:
+			return err
+		case <-ctx.Done():
+			close(replies)
+			return <-acked
 		}
 	}
 }

@@ -44,7 +44,7 @@ func dialRawNATS(ctx context.Context, cfg *config) (client, error) {
 	if c.js, err = jetstream.New(nc, jetstream.WithPublishAsyncMaxPending(2*natsWindow)); err == nil {
 		c.body, err = bodySize(ctx, cfg)
 	}
-	if err == nil && cfg.Workload == "roundtrip" {
+	if err == nil && (cfg.Workload == "roundtrip" || cfg.Workload == fill && cfg.Results) {
 		err = c.listen(ctx)
 	}
 	if err != nil {
@@ -183,6 +183,9 @@ func (c *rawNATS) serve(ctx context.Context, seen func([]byte)) error {
 	}
 	stop := context.AfterFunc(ctx, messages.Stop)
 	defer stop()
+	if c.cfg.Results && c.cfg.Workload != "roundtrip" {
+		return c.settleWithResults(messages, prefetch, seen)
+	}
 	for {
 		m, err := messages.Next()
 		switch {
@@ -206,18 +209,72 @@ func (c *rawNATS) serve(ctx context.Context, seen func([]byte)) error {
 // context ends.
 func (c *rawNATS) answer(ctx context.Context, m jetstream.Msg) {
 	call := m.Headers().Get(headerCall)
-	_, err := c.js.PublishMsg(context.WithoutCancel(ctx), &nats.Msg{
-		Subject: c.prefix + "R." + call + "-" + c.begun, Data: m.Data(),
+	if _, err := c.js.PublishMsg(context.WithoutCancel(ctx), c.result(call, m.Data())); err != nil {
+		return
+	}
+	_ = c.announce(call, m)
+}
+
+// result returns a message that stores the result of a call.
+func (c *rawNATS) result(call string, data []byte) *nats.Msg {
+	return &nats.Msg{
+		Subject: c.prefix + "R." + call + "-" + c.begun, Data: data,
 		Header: nats.Header{
 			"Nats-TTL":                            []string{strconv.Itoa(int(resultTTL.Seconds()))},
 			"Nats-Expected-Last-Subject-Sequence": []string{"0"},
 		},
-	})
-	if err != nil {
-		return
 	}
-	if c.nc.PublishMsg(&nats.Msg{Subject: c.prefix + "N", Data: m.Data(), Header: nats.Header{headerCall: []string{call}}}) == nil {
-		_ = m.Ack()
+}
+
+// announce announces the stored result of a call, and acknowledges its message m.
+func (c *rawNATS) announce(call string, m jetstream.Msg) error {
+	if err := c.nc.PublishMsg(&nats.Msg{Subject: c.prefix + "N", Data: m.Data(), Header: nats.Header{headerCall: []string{call}}}); err != nil {
+		return err
+	}
+	return m.Ack()
+}
+
+// settleWithResults stores a result for each message and does not wait. When the result is stored,
+// it announces the result and acknowledges the message.
+func (c *rawNATS) settleWithResults(messages jetstream.MessagesContext, prefetch int, seen func([]byte)) error {
+	type sent struct {
+		m      jetstream.Msg
+		call   string
+		stored jetstream.PubAckFuture
+	}
+	results, acked := make(chan sent, prefetch), make(chan error, 1)
+	go func() {
+		var failed error
+		for r := range results {
+			if failed != nil {
+				continue
+			}
+			select {
+			case <-r.stored.Ok():
+				failed = c.announce(r.call, r.m)
+			case failed = <-r.stored.Err():
+			}
+			if failed != nil {
+				messages.Stop()
+			}
+		}
+		acked <- errors.Join(failed, c.nc.FlushTimeout(patience))
+	}()
+	for {
+		m, err := messages.Next()
+		if errors.Is(err, jetstream.ErrMsgIteratorClosed) {
+			close(results)
+			return <-acked
+		}
+		if err != nil {
+			return err
+		}
+		seen(m.Data())
+		r := sent{m: m, call: strconv.FormatInt(c.ids.Add(1), 10)}
+		if r.stored, err = c.js.PublishMsgAsync(c.result(r.call, m.Data())); err != nil {
+			return err
+		}
+		results <- r
 	}
 }
 

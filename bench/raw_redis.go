@@ -45,7 +45,7 @@ func dialRawRedis(ctx context.Context, cfg *config) (client, error) {
 		return nil, errors.Join(err, client.Close())
 	}
 	c.body = strings.Repeat("b", size-stampSize)
-	if cfg.Workload == "roundtrip" {
+	if cfg.Workload == "roundtrip" || cfg.Workload == fill && cfg.Results {
 		if err := c.listen(ctx); err != nil {
 			return nil, errors.Join(err, c.close(ctx))
 		}
@@ -156,21 +156,32 @@ func (c *rawRedis) serve(ctx context.Context, seen func([]byte)) error {
 	return nil
 }
 
-// settle handles entries, then acknowledges and removes them in one round trip.
+// settle handles entries. With results it stores and announces one for each entry. Then it
+// acknowledges and removes the entries. All that is one round trip.
 func (c *rawRedis) settle(ms []redis.XMessage, seen func([]byte)) error {
+	pipe := c.client.Pipeline()
 	ids := make([]string, len(ms))
 	for i, m := range ms {
 		body, _ := m.Values[fieldBody].(string)
 		seen([]byte(body))
 		ids[i] = m.ID
+		if c.cfg.Results {
+			c.store(pipe, m.ID, body)
+		}
 	}
-	return c.settled(ids...)
+	return c.settled(pipe, ids...)
 }
 
-// settled acknowledges entries and removes them.
-func (c *rawRedis) settled(ids ...string) error {
+// store adds commands to pipe that store and announce the result of an entry.
+func (c *rawRedis) store(pipe redis.Pipeliner, id, body string) {
 	ctx := context.Background() // entries in progress are completed
-	pipe := c.client.Pipeline()
+	pipe.Set(ctx, c.stream+":result:"+id, body, resultTTL)
+	pipe.Publish(ctx, c.reply, id+" "+body)
+}
+
+// settled executes pipe, acknowledges entries and removes them.
+func (c *rawRedis) settled(pipe redis.Pipeliner, ids ...string) error {
+	ctx := context.Background()
 	pipe.XAck(ctx, c.stream, "g", ids...)
 	pipe.XDel(ctx, c.stream, ids...)
 	_, err := pipe.Exec(ctx)
@@ -191,16 +202,11 @@ func (c *rawRedis) answer(ms []redis.XMessage) error {
 }
 
 func (c *rawRedis) respond(m redis.XMessage) error {
-	ctx := context.Background()
 	call, _ := m.Values[fieldCall].(string)
 	body, _ := m.Values[fieldBody].(string)
 	pipe := c.client.Pipeline()
-	pipe.Set(ctx, c.stream+":result:"+call, body, resultTTL)
-	pipe.Publish(ctx, c.reply, call+" "+body)
-	if _, err := pipe.Exec(ctx); err != nil {
-		return err
-	}
-	return c.settled(m.ID)
+	c.store(pipe, call, body)
+	return c.settled(pipe, m.ID)
 }
 
 func (c *rawRedis) left(ctx context.Context) (int, error) {
