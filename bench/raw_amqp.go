@@ -178,8 +178,8 @@ func settleEach(ctx context.Context, ch *amqp.Channel, deliveries <-chan amqp.De
 	}
 }
 
-// settleWithResults sends a persistent reply for each delivery. It acknowledges the delivery when the
-// reply is confirmed, together with those before it.
+// settleWithResults sends a persistent reply for each delivery. It acknowledges the delivery when
+// the reply is confirmed, together with those before it.
 func (c *rawAMQP) settleWithResults(ctx context.Context, ch *amqp.Channel, deliveries <-chan amqp.Delivery, seen func([]byte)) error {
 	out, err := newConfirming(c.con)
 	if err != nil {
