@@ -424,31 +424,39 @@ func (h *holding) count() int {
 	return len(h.started)
 }
 
-// deafBroker is a broker whose subscriptions fail to set the prefetch while deaf is set.
-type deafBroker struct {
+// prefetchBroker is a broker whose subscriptions call set in place of SetPrefetch.
+type prefetchBroker struct {
 	*membroker.Broker
-	deaf *atomic.Bool
+	set func(ctx context.Context, s broker.Subscription, n int) error
 }
 
-func (b deafBroker) Subscribe(ctx context.Context, queue string, o broker.SubscribeOptions) (broker.Subscription, error) {
+func (b prefetchBroker) Subscribe(ctx context.Context, queue string, o broker.SubscribeOptions) (broker.Subscription, error) {
 	s, err := b.Broker.Subscribe(ctx, queue, o)
-	return deafSubscription{s, b.deaf}, err
+	return prefetchSubscription{s, b.set}, err
 }
 
-type deafSubscription struct {
+type prefetchSubscription struct {
 	broker.Subscription
-	deaf *atomic.Bool
+	set func(ctx context.Context, s broker.Subscription, n int) error
 }
 
-func (s deafSubscription) SetPrefetch(ctx context.Context, n int) error {
-	if s.deaf.Load() {
-		if n == 0 { // executed, but the answer is lost
-			_, _ = broker.SetPrefetch(ctx, s.Subscription, n)
+func (s prefetchSubscription) SetPrefetch(ctx context.Context, n int) error {
+	return s.set(ctx, s.Subscription, n)
+}
+
+// deafBroker returns a broker whose subscriptions fail to set the prefetch while deaf is set. A
+// prefetch of 0 is then executed, but the answer is lost.
+func deafBroker(b broker.Broker, deaf *atomic.Bool) broker.Broker {
+	return prefetchBroker{b.(*membroker.Broker), func(ctx context.Context, s broker.Subscription, n int) error {
+		if deaf.Load() && n != 0 {
+			return broker.ErrUnavailable
 		}
-		return broker.ErrUnavailable
-	}
-	_, err := broker.SetPrefetch(ctx, s.Subscription, n)
-	return err
+		_, err := broker.SetPrefetch(ctx, s, n)
+		if deaf.Load() {
+			return broker.ErrUnavailable
+		}
+		return err
+	}}
 }
 
 // TestScaleIsRepeated shows that a subscription that was stopped for a Scale fetches again when
@@ -457,7 +465,7 @@ func TestScaleIsRepeated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var deaf atomic.Bool
 		h := newHolding(t, consumer.QueueConfig{Workers: 4, PrefetchMultiplier: 4}, func(c *consumer.Config) {
-			c.Broker = deafBroker{c.Broker.(*membroker.Broker), &deaf}
+			c.Broker = deafBroker(c.Broker, &deaf)
 		})
 		h.submit(0, 20)
 		h.b.run()
@@ -490,7 +498,7 @@ func TestControlWithoutTheBroker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var deaf atomic.Bool
 		h := newHolding(t, consumer.QueueConfig{Workers: 2}, func(c *consumer.Config) {
-			c.Broker = deafBroker{c.Broker.(*membroker.Broker), &deaf}
+			c.Broker = deafBroker(c.Broker, &deaf)
 		})
 		h.submit(0, 20)
 		h.b.run()

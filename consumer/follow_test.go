@@ -100,7 +100,13 @@ func TestPrefetchThatCannotShrink(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var calls atomic.Int64
 		h := newHolding(t, consumer.QueueConfig{Workers: 1}, func(c *consumer.Config) {
-			c.Broker = neverStops{c.Broker.(*membroker.Broker), &calls}
+			c.Broker = prefetchBroker{c.Broker.(*membroker.Broker), func(ctx context.Context, s broker.Subscription, n int) error {
+				if calls.Add(1); n == 0 {
+					return broker.ErrUnavailable
+				}
+				_, err := broker.SetPrefetch(ctx, s, n)
+				return err
+			}}
 		})
 		h.b.run()
 		h.submit(0, 1)
@@ -113,29 +119,4 @@ func TestPrefetchThatCannotShrink(t *testing.T) {
 		close(h.release)
 		h.b.end()
 	})
-}
-
-// neverStops is a broker that refuses a prefetch of 0. It counts the calls of SetPrefetch.
-type neverStops struct {
-	*membroker.Broker
-	calls *atomic.Int64
-}
-
-func (b neverStops) Subscribe(ctx context.Context, queue string, o broker.SubscribeOptions) (broker.Subscription, error) {
-	s, err := b.Broker.Subscribe(ctx, queue, o)
-	return countedSubscription{s, b.calls}, err
-}
-
-type countedSubscription struct {
-	broker.Subscription
-	calls *atomic.Int64
-}
-
-func (s countedSubscription) SetPrefetch(ctx context.Context, n int) error {
-	s.calls.Add(1)
-	if n == 0 {
-		return broker.ErrUnavailable
-	}
-	_, err := broker.SetPrefetch(ctx, s.Subscription, n)
-	return err
 }
