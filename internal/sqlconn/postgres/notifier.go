@@ -18,9 +18,10 @@ const (
 	// channel begins the name of the PostgreSQL channel of all processes; the name of the schema
 	// follows. A payload is "<sender> <topic>".
 	channel = "swarmiji."
-	// notifyGap is the minimum time between two notifications. With one per transaction, transactions
-	// would wait for each other.
-	notifyGap = 5 * time.Millisecond
+	// After a notification the notifier pauses for notifyPause times as long as it took, at most
+	// maxNotifyGap. With a notification per transaction, transactions would wait for each other.
+	notifyPause  = 4
+	maxNotifyGap = 5 * time.Millisecond
 	// maxTopics is the largest number of topics sent together. More topics are sent as one "" topic,
 	// which means any change.
 	maxTopics = 100
@@ -57,8 +58,8 @@ func newNotifier(db *postgres) *notifier {
 }
 
 // Tell implements [sqlconn.Database]. It adds the topics to the pending ones and returns at once.
-// One goroutine, which it starts if necessary, sends them, a few milliseconds apart. A topic that
-// is too long becomes "", which means any change. After Close nothing is sent. It takes the
+// One goroutine, which it starts if necessary, sends them, with pauses. A topic that is too long
+// becomes "", which means any change. After Close nothing is sent. It takes the
 // notifier's mutex.
 func (p *postgres) Tell(topics []string) {
 	n := p.notifier
@@ -86,6 +87,7 @@ func (n *notifier) send() {
 		if payloads == nil {
 			return
 		}
+		begun := time.Now()
 		ctx, cancel := context.WithTimeout(n.ctx, n.db.config.Timeout)
 		conn, err := n.db.acquire(ctx, n.db.life)
 		if err == nil {
@@ -94,7 +96,7 @@ func (n *notifier) send() {
 			n.db.release(conn)
 		}
 		cancel()
-		wake.Sleep(n.ctx, notifyGap)
+		wake.Sleep(n.ctx, min(notifyPause*time.Since(begun), maxNotifyGap))
 	}
 }
 
