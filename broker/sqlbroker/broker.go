@@ -28,6 +28,8 @@ type Broker struct {
 	polling atomic.Bool // a question for peeks came from a poll
 	begun   time.Time   // all subscriptions poll at the same times after it
 
+	sameUntil atomic.Int64 // until then insert checks each id; nanoseconds since 1970
+
 	queues sync.Map // name -> *queue, for queues that exist
 
 	life  context.Context // of the goroutines; ends when Close has returned the messages
@@ -84,7 +86,9 @@ func New(cfg Config) (*Broker, error) {
 	}
 	b.life, b.end = context.WithCancel(context.Background())
 	b.calls, b.cut = context.WithCancel(context.Background())
-	b.out = &sqlconn.Batcher[row]{Owner: b.owner(), Send: b.insert, Kind: sqlconn.Always[row](conn.Single), Size: rowSize}
+	b.out = &sqlconn.Batcher[row]{
+		Owner: b.owner(), Send: b.insert, Kind: sqlconn.Always[row](conn.Single), Size: rowSize, Resend: b.isSame,
+	}
 	reader := b.owner()
 	reader.Ready = b.gather
 	b.peeks = &sqlconn.Batcher[*peek]{Owner: reader, Send: b.peekAll, Kind: sqlconn.Always[*peek](conn.View)}

@@ -20,6 +20,8 @@ type texts struct {
 	// insert: queue, level, due, relative, id, generation, priority, expires, content type, meta,
 	// body. due is a time, or with relative 1 a duration from now.
 	insert string
+	// insertNew is insert for new ids. On PostgreSQL it fails if an id is stored.
+	insertNew string
 	// claim: $1 queue. PostgreSQL: $2 levels, $3 and $4 the cursor of each, $5 number, $6 lease, $7
 	// token. It returns the time until the next is due, the time, and the columns of claimed. SQLite:
 	// $2 level, $3 number, $4 lease, $5 token. It returns the columns of claimed.
@@ -206,7 +208,8 @@ func (t *texts) forPostgres(now, once string) {
 	selected := `SELECT k.to_queue, k.level, greatest(k.due + k.relative * c.t, c.t), k.to_id, k.to_generation, k.priority, k.expires,
 			k.content_type, k.meta, k.body FROM `
 	clock := ` CROSS JOIN (SELECT ` + now + ` AS t) AS c ORDER BY k.n`
-	t.insert = insertInto + selected + unnest(insertColumns...) + clock + unlessSame
+	t.insertNew = insertInto + selected + unnest(insertColumns...) + clock
+	t.insert = t.insertNew + unlessSame
 	// The last join compares the queue with that of f. With $1 the server may choose to read the
 	// whole queue for each row.
 	t.claim = `WITH c AS MATERIALIZED (SELECT ` + now + ` AS t, set_config('synchronous_commit', 'off', true)), f AS MATERIALIZED (
@@ -265,6 +268,7 @@ func (t *texts) forPostgres(now, once string) {
 func (t *texts) forSQLite(now, once string) {
 	const free = `max(due, leased)`
 	t.insert = insertInto + `VALUES ($1, $2, max($3 + $4 * ` + now + `, ` + now + `), $5, $6, $7, $8, $9, $10, $11)` + unlessSame
+	t.insertNew = t.insert
 	t.claim = `UPDATE swarmiji_message AS m SET leased = ` + now + ` + $4, token = $5, deliveries = deliveries + 1
 		WHERE seq IN (SELECT seq FROM swarmiji_message WHERE queue = $1 AND level = $2 AND ` + free + ` <= ` + once + `
 			ORDER BY ` + free + `, seq LIMIT $3)
