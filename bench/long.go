@@ -107,6 +107,9 @@ func long(ctx context.Context, cfg *config) (report Report, err error) {
 	default:
 	}
 	all := report.Steps
+	if len(all) < steps {
+		return Report{}, errors.Join(fmt.Errorf("only %d of %d parts ended in time, see -timeout", len(all), steps), err)
+	}
 	report = m.stop(cfg.N)
 	report.Steps = all
 	return report, err

@@ -4,7 +4,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/swarmiji/swarmiji/task"
 )
@@ -51,17 +54,91 @@ func kinds() []Kind {
 }
 
 // MarshalJSON returns the stored form of the facts, a JSON object, for adapters. It does not fail.
+// It appends the text by itself, because a recorder makes one for each task.
 func (f *Facts) MarshalJSON() ([]byte, error) {
-	s := storedFacts{ID: f.ID, Entries: make([]storedEntry, 0, len(f.entries)), Facts: make([]storedFact, 0, len(f.facts))}
+	out := make([]byte, 0, 1024)
+	out = appendString(append(out, `{"i":`...), string(f.ID))
 	for i := range f.entries {
-		s.Entries = append(s.Entries, f.entries[i].stored())
+		out = append(out, separator(i == 0, `,"e":[`)...)
+		e := f.entries[i].stored()
+		out = e.append(out)
 	}
-	for kind := range f.facts {
-		if one := f.facts[kind]; one != nil {
-			s.Facts = append(s.Facts, storedFact{Kind: kind, At: one.at.stored(), Text: one.text})
+	if len(f.entries) > 0 {
+		out = append(out, ']')
+	}
+	none := true
+	for kind, one := range f.facts {
+		if one == nil {
+			continue
+		}
+		out = append(out, separator(none, `,"f":[`)...)
+		none = false
+		out = strconv.AppendInt(append(out, `{"k":`...), int64(kind), 10)
+		at := one.at.stored()
+		out = at.append(append(out, `,"a":`...))
+		for i, text := range one.text {
+			out = appendString(append(out, separator(i == 0, `,"t":[`)...), text)
+		}
+		if len(one.text) > 0 {
+			out = append(out, ']')
+		}
+		out = append(out, '}')
+	}
+	if !none {
+		out = append(out, ']')
+	}
+	return append(out, '}'), nil
+}
+
+// separator returns begin before the first element of a list, and a comma before the others.
+func separator(first bool, begin string) string {
+	if first {
+		return begin
+	}
+	return ","
+}
+
+// append appends s as json.Marshal writes it.
+func (s *storedEntry) append(out []byte) []byte {
+	out = strconv.AppendInt(append(out, `{"k":`...), int64(s.Kind), 10)
+	out = strconv.AppendInt(append(out, `,"t":`...), s.Time, 10)
+	text := func(name, v string) {
+		if v != "" {
+			out = appendString(append(out, name...), v)
 		}
 	}
-	return json.Marshal(&s)
+	number := func(name string, v int64) {
+		if v != 0 {
+			out = strconv.AppendInt(append(out, name...), v, 10)
+		}
+	}
+	text(`,"n":`, s.Node)
+	number(`,"l":`, int64(s.Life))
+	number(`,"a":`, int64(s.Attempt))
+	number(`,"g":`, int64(s.Generation))
+	text(`,"q":`, s.Queue)
+	number(`,"d":`, s.Due)
+	number(`,"r":`, s.Run)
+	text(`,"e":`, s.Error)
+	text(`,"c":`, s.Class)
+	if s.DeadLetter {
+		out = append(out, `,"x":true`...)
+	}
+	number(`,"p":`, s.Done)
+	number(`,"o":`, s.Total)
+	text(`,"m":`, s.Note)
+	return append(out, '}')
+}
+
+// appendString appends s as a JSON string, as json.Marshal writes it.
+func appendString(out []byte, s string) []byte {
+	for i := range len(s) {
+		if c := s[i]; c < ' ' || c >= utf8.RuneSelf || strings.IndexByte(`"\<>&`, c) >= 0 {
+			quoted, _ := json.Marshal(s) // a string has no error
+			return append(out, quoted...)
+		}
+	}
+	return append(append(append(out, '"'), s...), '"')
 }
 
 // UnmarshalJSON replaces f by the facts in data, their stored form. Kinds of facts of later

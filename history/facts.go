@@ -214,6 +214,20 @@ func (f *Facts) has(e *Entry) bool {
 // Record returns the record of the task that follows from its facts, with its timeline. The caller
 // may change it.
 func (f *Facts) Record() Record {
+	r := f.Summary()
+	r.Original, r.OriginalType = f.original()
+	r.Timeline = slices.Clone(f.entries)
+	if f.facts[factProgress] != nil {
+		p := f.facts[factProgress].at
+		at, _ := slices.BinarySearchFunc(r.Timeline, &p, func(e Entry, t *Entry) int { return e.compare(t) })
+		r.Timeline = slices.Insert(r.Timeline, at, p)
+	}
+	return r
+}
+
+// Summary returns the record as a [Page] has it: without timeline and original message. The caller
+// may change it.
+func (f *Facts) Summary() Record {
 	r := Record{ID: f.ID, Wait: -1, Run: -1}
 	if t := f.texts(factTask); len(t) >= 5 {
 		r.Name, r.Queue, r.Parent, r.Root, r.Group = t[0], t[1], task.ID(t[2]), task.ID(t[3]), task.ID(t[4])
@@ -225,17 +239,13 @@ func (f *Facts) Record() Record {
 		}
 	}
 	r.Args, r.Result = f.first(factArgs), f.first(factResult)
-	r.Original, r.OriginalType = f.original()
 	f.times(&r)
 	if e := f.facts[factError]; e != nil && len(e.text) == 3 && e.at.Life == r.Life && r.State != Succeeded {
 		r.Error, r.Class, r.Stack = e.text[0], e.text[1], e.text[2]
 	}
-	r.Timeline = slices.Clone(f.entries)
 	if f.facts[factProgress] != nil {
-		p := f.facts[factProgress].at
+		p := &f.facts[factProgress].at
 		r.Progress = &Progress{Done: p.Done, Total: p.Total, Note: p.Note, Time: p.Time}
-		at, _ := slices.BinarySearchFunc(r.Timeline, &p, func(e Entry, t *Entry) int { return e.compare(t) })
-		r.Timeline = slices.Insert(r.Timeline, at, p)
 		r.Changed = latest(r.Changed, p.Time)
 		if len(f.entries) == 0 {
 			r.State, r.Node, r.Life, r.Attempts = Started, p.Node, p.Life, p.Attempt

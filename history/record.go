@@ -173,6 +173,3 @@ type Record struct {
 	// last 60. A [Page] leaves it out.
 	Timeline []Entry `json:"timeline,omitempty"`
 }
-
-// Shorten removes the timeline and the original message, which a [Page] leaves out.
-func (r *Record) Shorten() { r.Timeline, r.Original, r.OriginalType = nil, nil, "" }

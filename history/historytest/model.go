@@ -127,8 +127,7 @@ func (m *model) compareQuery(t *rapid.T, w *world, s history.Store) {
 	q := query(w, text)
 	var want []history.Record
 	for _, f := range m.facts {
-		r := f.Record()
-		if r.Shorten(); q.Match(&r) {
+		if r := f.Summary(); q.Match(&r) {
 			want = append(want, r)
 		}
 	}

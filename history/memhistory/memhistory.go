@@ -117,7 +117,7 @@ func (s *Store) merge(f *history.Facts) {
 	if !i.facts.Merge(f) {
 		return
 	}
-	i.record = i.facts.Record()
+	i.record = i.facts.Summary()
 	for _, b := range i.facts.Buckets(&old) {
 		key := bucket{b.Minute.Unix(), b.Queue, b.Name, b.Kind}
 		if sum, ok := s.buckets[key]; ok {
@@ -161,8 +161,7 @@ func (s *Store) Page(ctx context.Context, q history.Query, o history.PageOptions
 	})
 	p := history.Page{Records: []history.Record{}, Complete: true, Gaps: s.gapsIn(q.Span()), Query: q}
 	for n, i := range found[:min(len(found), limit)] {
-		r := i.facts.Record() // a copy, which the caller may change
-		r.Shorten()
+		r := i.facts.Summary() // a copy, which the caller may change
 		if p.Records = append(p.Records, r); n == limit-1 && len(found) > limit {
 			p.Next = history.Cursor{Changed: r.Changed, Number: i.number}.String()
 		}

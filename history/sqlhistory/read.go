@@ -102,12 +102,11 @@ func (p *plan) step(ctx context.Context, tx *sqlconn.Tx, at history.Cursor, n, l
 			end, examined = c, count
 			continue
 		}
-		r, err := record(data)
-		if err != nil {
+		var f history.Facts
+		if err := f.UnmarshalJSON(data); err != nil {
 			return nil, end, 0, errors.Join(err, rows.Close())
 		}
-		r.Shorten()
-		found = append(found, entry{c, r})
+		found = append(found, entry{c, f.Summary()})
 	}
 	return found, end, examined, errors.Join(rows.Err(), rows.Close())
 }

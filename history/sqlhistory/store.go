@@ -108,23 +108,16 @@ func (s *Store) Get(ctx context.Context, id task.ID) (history.Record, error) {
 		if err != nil {
 			return err
 		}
-		r, err = record(data)
+		var f history.Facts
+		if err = f.UnmarshalJSON(data); err == nil {
+			r = f.Record()
+		}
 		return nil
 	})
 	if failed != nil {
 		err = failed
 	}
 	return r, err
-}
-
-// record returns the record that follows from data, the stored form of facts. Returns ErrMalformed
-// if data is not that.
-func record(data []byte) (history.Record, error) {
-	var f history.Facts
-	if err := f.UnmarshalJSON(data); err != nil {
-		return history.Record{}, err
-	}
-	return f.Record(), nil
 }
 
 // Sweep implements [history.Store]: one transaction, which locks the namespace, deletes records,

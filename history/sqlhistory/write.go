@@ -94,6 +94,7 @@ type label struct {
 type change struct {
 	facts  *history.Facts
 	record history.Record
+	stored bool     // the task has a row
 	gone   []string // headers that the stored record has and this one has not
 }
 
@@ -121,7 +122,7 @@ func (w *writer) merge(ctx context.Context, all []*history.Facts) error {
 		} else {
 			w.inserted++
 		}
-		c := change{facts: merged, record: merged.Record()}
+		c := change{facts: merged, record: merged.Summary(), stored: ok}
 		if ok {
 			c.gone = goneHeaders(old, &c.record)
 		}
@@ -145,7 +146,7 @@ func (w *writer) merge(ctx context.Context, all []*history.Facts) error {
 // change if another event of the task, for example in a later life, has others.
 func goneHeaders(stored *history.Facts, r *history.Record) []string {
 	var gone []string
-	for k := range stored.Record().Headers {
+	for k := range stored.Summary().Headers {
 		if _, ok := r.Headers[k]; !ok {
 			gone = append(gone, k)
 		}
@@ -267,8 +268,7 @@ const stateDead = 10
 // write inserts or updates the rows of the changes and of their headers, and deletes the headers in
 // gone. ids holds the numbers of their labels.
 func (w *writer) write(ctx context.Context, changes []change, ids map[label]int64) error {
-	rows := make([][]any, 0, len(changes))
-	var headers [][]any
+	var fresh, known, headers [][]any
 	for i := range changes {
 		c := &changes[i]
 		r := &c.record
@@ -277,11 +277,16 @@ func (w *writer) write(ctx context.Context, changes []change, ids map[label]int6
 			return err
 		}
 		changed := r.Changed.UnixMilli()
-		rows = append(rows, []any{
+		row := []any{
 			w.ns, string(r.ID), state(r.State, r.DeadLetter), changed, ids[label{labelName, r.Name}], ids[label{labelQueue, r.Queue}],
 			ids[label{labelClass, r.Class}], r.Node, string(r.Parent), string(r.Root), string(r.Group), int64(r.Wait), int64(r.Run), int64(r.Attempts),
 			r.Error, data,
-		})
+		}
+		if c.stored {
+			known = append(known, row)
+		} else {
+			fresh = append(fresh, row)
+		}
 		seen := make(map[int64]bool) // two headers may count as history.Other
 		for _, k := range sortedKeys(r.Headers) {
 			if n := ids[label{labelHeader, k}]; !seen[n] {
@@ -290,10 +295,13 @@ func (w *writer) write(ctx context.Context, changes []change, ids map[label]int6
 			}
 		}
 	}
-	err := w.bulk(ctx, "INSERT INTO swarmiji_history (ns, id, state, changed, name, queue, class, node, parent, root, grp, wait, run, attempts, error, facts)",
-		"", "ON CONFLICT (ns, id) DO UPDATE SET "+excluded("state", "changed", "name", "queue", "class", "node", "parent", "root", "grp", "wait", "run", "attempts", "error", "facts"),
-		rows)
-	if err != nil {
+	const insert = "INSERT INTO swarmiji_history (ns, id, state, changed, name, queue, class, node, parent, root, grp, wait, run, attempts, error, facts)"
+	// The namespace is locked, so a new row meets no other. An insert that may meet one costs more.
+	if err := w.bulk(ctx, insert, "", "", fresh); err != nil {
+		return err
+	}
+	update := "ON CONFLICT (ns, id) DO UPDATE SET " + excluded("state", "changed", "name", "queue", "class", "node", "parent", "root", "grp", "wait", "run", "attempts", "error", "facts")
+	if err := w.bulk(ctx, insert, "", update, known); err != nil {
 		return err
 	}
 	for i := range changes {
@@ -304,9 +312,6 @@ func (w *writer) write(ctx context.Context, changes []change, ids map[label]int6
 				return err
 			}
 		}
-	}
-	if len(headers) == 0 {
-		return nil
 	}
 	return w.bulk(ctx, "INSERT INTO swarmiji_history_header (seq, label, value, changed)",
 		"SELECT h.seq, v.c3, v.c4, v.c5 FROM %s JOIN swarmiji_history AS h ON h.ns = v.c1 AND h.id = v.c2 WHERE true",
@@ -335,8 +340,11 @@ func excluded(columns ...string) string {
 // bulk inserts rows of int64, string and []byte: on SQLite one after the other, on PostgreSQL in
 // one statement. insert is the beginning of the statement with table and columns, and conflict its
 // end. source is a query of the rows to insert, in which %s stands for the given rows, whose
-// columns are v.c1, v.c2 and so on. "": the given rows. There must be a row.
+// columns are v.c1, v.c2 and so on. "": the given rows. Without rows it does nothing.
 func (w *writer) bulk(ctx context.Context, insert, source, conflict string, rows [][]any) error {
+	if len(rows) == 0 {
+		return nil
+	}
 	n := len(rows[0])
 	columns, params := make([]string, n), make([]string, n)
 	for i := range n {

@@ -17,7 +17,7 @@ const (
 	// interval of its watchers. Another change, such as an answer, often follows.
 	quickTime = time.Second
 	// slowPoll is the shortest interval after that. It limits the cost of an idle process.
-	slowPoll = 50 * time.Millisecond
+	slowPoll = 100 * time.Millisecond
 )
 
 // Watcher receives notifications about changes. Create it with [Conn.Watch].
@@ -33,8 +33,8 @@ type Watcher struct {
 // Close it after use.
 //
 // The Watcher is notified of changes by this process at once. Changes by other processes follow
-// later. PostgreSQL sends a notification up to 5 ms after a commit. A SQLite file is polled every
-// poll, and every 50 ms after a second without changes. Any change counts, since the file does not
+// later. PostgreSQL sends a notification at most 5 ms after a commit. A SQLite file is polled every
+// poll, and every 100 ms after a second without changes. Any change counts, since the file does not
 // show the topic. Default for poll: 10ms.
 //
 // A Watcher may be notified without a change. A notification may be lost with a connection, so the
