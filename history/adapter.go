@@ -77,13 +77,13 @@ func (b *Batch) Merged() []*Facts {
 	byID := make(map[task.ID]*Facts, len(b.Facts))
 	all := make([]*Facts, 0, len(b.Facts))
 	for _, f := range b.Facts {
-		have, ok := byID[f.ID]
-		if !ok {
-			have = &Facts{ID: f.ID}
-			byID[f.ID] = have
-			all = append(all, have)
+		if have, ok := byID[f.ID]; ok {
+			have.Merge(f)
+			continue
 		}
-		have.Merge(f)
+		first := *f // Merge leaves the entries of f unchanged
+		byID[f.ID] = &first
+		all = append(all, &first)
 	}
 	return all
 }

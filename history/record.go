@@ -94,9 +94,15 @@ type Entry struct {
 // attempt, generation, rank, time, then all other fields. It returns 0 only if all fields are
 // equal.
 func (e *Entry) compare(o *Entry) int {
-	return cmp.Or(
+	c := cmp.Or(
 		cmp.Compare(e.Life, o.Life), cmp.Compare(e.Attempt, o.Attempt), cmp.Compare(e.Generation, o.Generation),
-		cmp.Compare(e.Kind.rank(), o.Kind.rank()), e.Time.Compare(o.Time), cmp.Compare(e.Kind, o.Kind), cmp.Compare(e.Node, o.Node),
+		cmp.Compare(e.Kind.rank(), o.Kind.rank()), e.Time.Compare(o.Time),
+	)
+	if c != 0 { // of nearly all entries
+		return c
+	}
+	return cmp.Or(
+		cmp.Compare(e.Kind, o.Kind), cmp.Compare(e.Node, o.Node),
 		cmp.Compare(e.Queue, o.Queue), e.Due.Compare(o.Due), cmp.Compare(e.Run, o.Run), cmp.Compare(e.Error, o.Error), cmp.Compare(e.Class, o.Class),
 		compareBool(e.DeadLetter, o.DeadLetter), cmp.Compare(e.Done, o.Done), cmp.Compare(e.Total, o.Total), cmp.Compare(e.Note, o.Note),
 	)

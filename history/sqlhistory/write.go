@@ -108,7 +108,7 @@ func (w *writer) merge(ctx context.Context, all []*history.Facts) error {
 	if err != nil {
 		return err
 	}
-	var changes []change
+	changes := make([]change, 0, len(all))
 	var buckets []history.Bucket
 	for _, f := range all {
 		old, ok := stored[string(f.ID)]
@@ -412,9 +412,6 @@ func (w *writer) count(ctx context.Context, buckets []history.Bucket, ids map[la
 			order = append(order, k)
 		}
 		sums[k].Add(b)
-	}
-	if len(order) == 0 {
-		return nil
 	}
 	rows := make([][]any, len(order))
 	for i, k := range order {
