@@ -25,7 +25,7 @@ func (p *rawPostgres) schema() []string {
 		`CREATE TABLE IF NOT EXISTS bench_raw (
 			queue text NOT NULL, due bigint NOT NULL, seq bigint GENERATED ALWAYS AS IDENTITY, id text NOT NULL,
 			leased bigint NOT NULL DEFAULT 0, token bigint NOT NULL DEFAULT 0, body bytea NOT NULL, PRIMARY KEY (queue, id)
-		) WITH (fillfactor = 60, autovacuum_vacuum_scale_factor = 0.02)`,
+		) WITH (fillfactor = 60, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_cost_delay = 0)`,
 		`CREATE INDEX IF NOT EXISTS bench_raw_due ON bench_raw (queue, due, seq)`,
 	}
 }
@@ -37,8 +37,7 @@ func (p *rawPostgres) exec(ctx context.Context, text string) error {
 
 func (p *rawPostgres) insert(ctx context.Context, queue string, ids []string, bodies [][]byte) error {
 	_, err := p.conn.Exec(ctx, `INSERT INTO bench_raw (queue, due, id, body)
-		SELECT $1, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, k.id, k.body FROM unnest($2::text[], $3::bytea[]) AS k(id, body)
-		ON CONFLICT (queue, id) DO NOTHING`, queue, ids, bodies)
+		SELECT $1, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, k.id, k.body FROM unnest($2::text[], $3::bytea[]) AS k(id, body)`, queue, ids, bodies)
 	return err
 }
 
