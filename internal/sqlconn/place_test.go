@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/swarmiji/swarmiji/internal/sqlconn"
+	"github.com/swarmiji/swarmiji/internal/sqlconn/sqltest"
 	"github.com/swarmiji/swarmiji/internal/testserver"
 )
 
@@ -99,5 +100,27 @@ func TestIsolationOfSingle(t *testing.T) {
 		if err != nil || level != "read committed" {
 			t.Errorf("%s has the isolation %q, %v", kind, level, err)
 		}
+	}
+}
+
+// TestJoinOfAMovedFile joins a transaction of a file that was moved and replaced. Its commit would
+// be lost with the moved file, so nothing is written.
+func TestJoinOfAMovedFile(t *testing.T) {
+	ctx := t.Context()
+	file := filepath.Join(t.TempDir(), "app.db")
+	url := "sqlite://" + file
+	c := open(t, sqlconn.Config{URL: url})
+	if err := migrate(ctx, c); err != nil {
+		t.Fatal(err)
+	}
+	own := sqltest.Begin(t, url)
+	if err := errors.Join(os.Rename(file, file+".old"), os.WriteFile(file, nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	if err := join(ctx, c, own, 1); !errors.Is(err, sqlconn.ErrAccess) {
+		t.Errorf("the file was moved: %v, want ErrAccess", err)
+	}
+	if n, err := own.Tx.Exec(ctx, "DELETE FROM swarmiji_j"); n != 0 || err != nil {
+		t.Errorf("%d rows in the transaction, want 0; error %v", n, err)
 	}
 }

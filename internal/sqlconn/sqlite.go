@@ -82,9 +82,9 @@ func (l *lite) Text(query string) string { return query }
 // Shared implements Database. It returns false for a database in memory.
 func (l *lite) Shared() bool { return l.file != "" }
 
-// Identity implements Database. It returns the path of the file, or "" for a database in memory. It
-// does not fail.
-func (l *lite) Identity(context.Context, string) (string, error) { return l.file, nil }
+// Identity implements Database. It returns the path of the file, or "" for a database in memory.
+// Returns ErrAccess if the file at the path is not the open one. It takes l.mu.
+func (l *lite) Identity(context.Context, string) (string, error) { return l.file, l.checkPlace() }
 
 // pragmas returns the settings of every connection.
 func pragmas() []string {
@@ -117,7 +117,7 @@ func (l *lite) connect(ctx context.Context, reader bool) (*liteConn, error) {
 		return nil, Closed()
 	}
 	if l.pool == nil {
-		if err := l.make(); err != nil {
+		if err := l.create(); err != nil {
 			return nil, err
 		}
 		db, err := sql.Open("sqlite", l.source())
@@ -131,6 +131,9 @@ func (l *lite) connect(ctx context.Context, reader bool) (*liteConn, error) {
 	if err != nil {
 		return nil, Classify(err)
 	}
+	if l.made == nil && l.file != "" { // the pool of a user has opened the file
+		l.made, _ = os.Stat(l.file) // without it the place is not checked
+	}
 	c := &liteConn{conn: conn, writer: !reader, given: l.given, prepared: make(map[string]*sql.Stmt)}
 	if err := c.prepare(ctx, reader, l.file != ""); err != nil {
 		c.close()
@@ -139,22 +142,37 @@ func (l *lite) connect(ctx context.Context, reader bool) (*liteConn, error) {
 	return c, nil
 }
 
-// make creates the file with mode 0600 if it does not exist. SQLite would make it readable by other
-// users. SQLite gives its additional files the same mode. For a database in memory it does nothing.
-// Returns ErrAccess, without the path, if the file cannot be opened.
-func (l *lite) make() error {
+// create creates the file with mode 0600 if it does not exist, and sets l.made. SQLite would make it
+// readable by other users. SQLite gives its additional files the same mode. For a database in memory
+// it does nothing. Returns ErrAccess, without the path, if the file cannot be created.
+//
+// It never opens an existing file. Closing it would end all locks of this process on the file, those
+// of other connections too. Another process could then remove the log that they write to. Source:
+// https://sqlite.org/howtocorrupt.html, section 2.2.
+func (l *lite) create() error {
 	if l.file == "" {
 		return nil
 	}
-	f, err := os.OpenFile(l.file, os.O_CREATE|os.O_RDWR, 0o600)
+	f, err := os.OpenFile(l.file, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
+	switch {
+	case err == nil:
+		err = f.Close() // no connection has opened it
+	case errors.Is(err, fs.ErrExist):
+		err = nil
+	}
+	if err == nil {
+		l.made, err = os.Stat(l.file)
+	}
+	if err == nil && l.made.IsDir() {
+		err = errors.New("it is a directory")
+	}
 	if err != nil {
 		if pe, ok := errors.AsType[*fs.PathError](err); ok {
 			err = pe.Err // the error must not contain the path
 		}
 		return &failure{ErrAccess, &reach.Error{Server: "the SQLite file of the URL", Found: err.Error(), Next: "make its directory, or correct its path", Cause: err}}
 	}
-	l.made, err = f.Stat()
-	return errors.Join(err, f.Close())
+	return nil
 }
 
 // errMoved is the cause of the error of a file that is not at its path any more.
