@@ -147,15 +147,15 @@ func (q *queue) settleAfterTx(r *run, end *intx.End, result any, failure error) 
 	end.RolledBack()
 	if failure == nil {
 		result, failure = nil, task.ErrNotCommitted
+		r.log(slog.LevelWarn, "the handler returned nil, but its transaction with SettleTx was not committed")
 	}
 	v := r.applyRevocation(r.judge(result, failure), failure)
 	r.countForBreakers(v)
 	q.settle(r, v)
 }
 
-// reportCommitted reports a task that its handler has settled to the submitter, the enqueue hooks,
-// the metrics, the event bus and the job. It blocks meanwhile, for at most StoreRetry while the
-// result store fails; the submitter then finds the record later.
+// reportCommitted reports a task that its handler has settled to the submitter, the hooks, metrics,
+// events and the job. It blocks for at most StoreRetry. The submitter finds the record later.
 func (q *queue) reportCommitted(r *run, end *intx.End) {
 	r.final.Store(true)
 	v := verdict{kind: succeeded, result: end.Value.Data, contentType: end.Value.ContentType}

@@ -3,6 +3,8 @@ package task
 import (
 	"context"
 	"errors"
+	"fmt"
+	"reflect"
 
 	"github.com/swarmiji/swarmiji/tx"
 )
@@ -43,7 +45,8 @@ func (r *Request) SettleBy(s Settler) { r.settler = s }
 //   - [ErrNoSettler] outside of a handler, and after the handler has returned.
 //   - broker.ErrUnsupported if the broker, the result store or t is not in the same SQL database,
 //     for tasks that run at most once, and after [Expect].
-//   - [ErrBadResult] if the result cannot be encoded or is too large.
+//   - [ErrBadResult] if the result cannot be encoded, is too large, or is not of the type that the
+//     handler returns.
 //   - broker.ErrSettled during another call of SettleTx for the task.
 //
 // It also returns errors of the database, and these:
@@ -60,6 +63,9 @@ func SettleTx[R any](ctx context.Context, t tx.Tx, result R) error {
 	r, ok := FromContext(ctx)
 	if !ok || r.settler == nil {
 		return ErrNoSettler
+	}
+	if got := reflect.TypeOf(result); got != nil && r.result != nil && !got.AssignableTo(r.result) {
+		return fmt.Errorf("%w: SettleTx got a %s, and the handler of task %q returns a %s", ErrBadResult, got, r.Name, r.result)
 	}
 	return r.settler.SettleTx(ctx, t, result)
 }

@@ -130,6 +130,9 @@ func (t Task[A, R]) Handle(r Registrar, fn func(ctx context.Context, args A) (R,
 		if err := r.Bind(&args); err != nil {
 			return nil, err
 		}
+		if own, ok := FromContext(ctx); ok {
+			own.result = reflect.TypeFor[R]()
+		}
 		return fn(ctx, args)
 	})
 	for i := len(wrap) - 1; i >= 0; i-- {

@@ -133,6 +133,10 @@ func (d *DB) Migrations() (string, error) {
 		fmt.Fprintf(&b, "CREATE SCHEMA IF NOT EXISTS %s;\nSET LOCAL search_path TO %s;\n", schema, schema)
 	}
 	b.WriteString(versions + ";\n")
+	now := d.db.Dialect().Now()
+	if d.db.Dialect() == SQLite {
+		now = "CAST(strftime('%s', 'now') AS integer) * 1000000" // shells before SQLite 3.42 lack 'subsec'
+	}
 	names, err := components()
 	for _, name := range names {
 		files, sub := fs.Sub(embedded, path.Join("migrations", name))
@@ -141,7 +145,7 @@ func (d *DB) Migrations() (string, error) {
 		for i, text := range steps {
 			fmt.Fprintf(&b, "\n-- %s, version %d\n%s\n", name, i+1, strings.TrimSpace(text))
 		}
-		fmt.Fprintf(&b, "INSERT INTO swarmiji_schema (component, version, migrated) VALUES ('%s', %d, %s);\n", name, len(steps), d.db.Dialect().Now())
+		fmt.Fprintf(&b, "INSERT INTO swarmiji_schema (component, version, migrated) VALUES ('%s', %d, %s);\n", name, len(steps), now)
 	}
 	b.WriteString("COMMIT;\n")
 	return b.String(), err

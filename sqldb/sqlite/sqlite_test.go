@@ -170,6 +170,9 @@ func TestMigrations(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if strings.Contains(text, "subsec") {
+		t.Error("the text needs SQLite 3.42; the shell of Debian 12 is 3.40, and would make tables without versions")
+	}
 	shut(t, db)
 	pool, err := sql.Open("sqlite", filepath.Join(dir, "text.db"))
 	if err != nil {
