@@ -16,15 +16,15 @@ type TxAcker interface {
 	//   - Returns [ErrUnsupported] if t is a transaction of another database.
 	//   - Returns [ErrSettled] if the message is settled, or if a transaction of an earlier call is
 	//     still open or has committed.
-	//   - Returns [ErrLeaseLost] if the broker took the message back.
+	//   - Returns [ErrLeaseLost] if the broker took the message back. A broker that cannot tell the
+	//     commit from another consumer's settlement also returns it if the lease had ended.
 	//   - After each of these errors nothing was changed, and t can continue and commit.
 	//   - Other errors are those of the database. They may have ended t.
 	//
 	// After a rollback AckTx may be called again, with another transaction.
 	AckTx(ctx context.Context, t tx.Tx) error
 	// Settled reports whether the message is gone. Call it after each AckTx, when the transaction
-	// has ended. It also returns true if the transaction was rolled back, the lease had ended, and
-	// another consumer has settled the message meanwhile.
+	// has ended.
 	//
 	// After false the transaction was rolled back, or AckTx was not called. The lease is renewed,
 	// and the delivery must still be settled.

@@ -38,6 +38,8 @@ type delivery struct {
 	maybe   kind          // a settlement of this kind may have been executed; 0: none
 	inTx    bool          // a transaction of AckTx may be open or committed
 	xact    string        // the id of that transaction on PostgreSQL, if AckTx has succeeded
+	// Release has failed, perhaps because that transaction is open
+	unwanted bool
 }
 
 // key returns the values of keyColumns, which identify the delivery in the database, in their
@@ -167,21 +169,24 @@ func (d *delivery) Ack(ctx context.Context) error {
 // waits for its commit. Before that it makes the claim durable. Its errors are those of await.
 func (d *delivery) AckSync(ctx context.Context) error {
 	const what = "acknowledge in"
-	if !d.sub.isDurable(d) {
-		begun := time.Now()
-		if err := d.await(ctx, settlement{d: d, kind: kept}, what); err != nil {
-			return err
-		}
-		d.sub.setDurable(begun)
+	if err := d.keep(ctx, what); err != nil {
+		return err
 	}
 	return d.await(ctx, settlement{d: d, kind: acked}, what)
 }
 
 // Release implements [broker.Delivery]. Without a delay the message goes back to its place in the
 // queue. With a delay it becomes due after that time, with the same Generation. In both cases the
-// delivery counts. It waits for the commit. Its errors are those of await.
+// delivery counts. It waits for the commit. Its errors are those of await. It takes the
+// subscription's mutex, but does not hold it while it waits.
 func (d *delivery) Release(ctx context.Context, after time.Duration) error {
-	return d.await(ctx, settlement{d: d, kind: released, after: d.sub.b.delay(after)}, "release in")
+	err := d.await(ctx, settlement{d: d, kind: released, after: d.sub.b.delay(after)}, "release in")
+	if err != nil {
+		d.sub.mu.Lock()
+		defer d.sub.mu.Unlock()
+		d.unwanted = true
+	}
+	return err
 }
 
 // DeadLetter implements [broker.Delivery]. One transaction moves the message from the queue to the
@@ -285,4 +290,30 @@ func (s *subscription) setDurable(begun time.Time) {
 	if begun.After(s.durable) {
 		s.durable = begun
 	}
+}
+
+// keep makes the claim of d durable, unless it is. It runs beside no renewal of leases: each leaves
+// out rows that the other has locked, and would take them for lost. It waits for the running
+// renewal and for the database. Returns ErrUnavailable if ctx ends before anything was sent, and the
+// errors of await. It takes s.mu, but does not hold it while it waits.
+func (d *delivery) keep(ctx context.Context, what string) error {
+	s := d.sub
+	if s.isDurable(d) {
+		return nil
+	}
+	select {
+	case s.renewing <- struct{}{}:
+		defer func() { <-s.renewing }()
+	case <-ctx.Done():
+		return wrap(errNotSent(ctx), what, s.q.name)
+	}
+	if s.isDurable(d) {
+		return nil
+	}
+	begun := time.Now()
+	if err := d.await(ctx, settlement{d: d, kind: kept}, what); err != nil {
+		return err
+	}
+	s.setDurable(begun)
+	return nil
 }

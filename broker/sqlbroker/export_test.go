@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/internal/sqlconn"
 )
 
@@ -82,4 +83,15 @@ func Peek(ctx context.Context, b *Broker, name string) (ready bool, wake time.Du
 	}
 	err = b.view(ctx, func(ctx context.Context, tx *sqlconn.Tx) error { return b.peekIn(ctx, tx, p) })
 	return p.ready, p.wake, err
+}
+
+// BeginRenewal makes the subscription of d, whose claim is not durable yet, renew its leases until
+// end is called.
+func BeginRenewal(d broker.Delivery) (end func()) {
+	s := d.(*delivery).sub
+	s.renewing <- struct{}{}
+	s.mu.Lock()
+	s.durable = time.Time{}
+	s.mu.Unlock()
+	return func() { <-s.renewing }
 }

@@ -31,6 +31,7 @@ func (s *subscription) keepLease() {
 		if len(ds) > 0 && s.renew(ds, first) != nil {
 			wait = every / 4
 		}
+		s.findTaken(time.Now())
 		t.Reset(wait)
 		select {
 		case <-t.C:
@@ -47,7 +48,8 @@ func (s *subscription) keepLease() {
 // takes s.mu.
 //
 // A delivery after AckTx is not lost by time: while the transaction is open no consumer can claim
-// it, and Settled finds out later.
+// it, and Settled finds out later. If its consumer could not release it meanwhile, it is not
+// renewed: after a rollback another consumer gets the message when the lease is over.
 func (s *subscription) dueForRenewal(now time.Time) (ds []*delivery, first time.Time, done bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -57,6 +59,8 @@ func (s *subscription) dueForRenewal(now time.Time) (ds []*delivery, first time.
 		switch {
 		case left <= 0 && !d.inTx:
 			s.lose(d)
+			continue
+		case d.inTx && d.unwanted:
 			continue
 		case left > s.lease*2/3, d.state == settling && left > s.lease/3:
 			continue
@@ -130,4 +134,40 @@ func (s *subscription) renewNow(ctx context.Context, ds []*delivery) ([]bool, er
 		}
 	}
 	return hit, nil
+}
+
+// findTaken looks for deliveries with a transaction of AckTx that another consumer has claimed. Their
+// transaction was rolled back, and a renewal does not see that. It waits for the database, for at
+// most a sixth of the lease for each delivery whose lease is over. It takes s.mu, but does not hold
+// it while it waits.
+func (s *subscription) findTaken(now time.Time) {
+	s.mu.Lock()
+	var ds []*delivery
+	for d := range s.held {
+		if d.inTx && !now.Before(d.until) {
+			ds = append(ds, d)
+		}
+	}
+	s.mu.Unlock()
+	for _, d := range ds {
+		ctx, cancel := context.WithTimeout(s.b.calls, s.lease/6)
+		s.checkTaken(ctx, d)
+		cancel()
+	}
+}
+
+// checkTaken marks d as lost if its row has the token of another claim. It ignores errors of the
+// database. It takes s.mu, but does not hold it while it waits.
+func (s *subscription) checkTaken(ctx context.Context, d *delivery) {
+	var token *int64
+	var aborted int
+	err := s.b.view(ctx, func(ctx context.Context, t *sqlconn.Tx) error {
+		return t.Row(ctx, s.b.text.tokenOf, append(d.key()[:3], "")...).Scan(&token, &aborted)
+	})
+	if err == nil && token != nil && *token != d.token {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		d.inTx = false
+		s.lose(d)
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/internal/sqlconn"
@@ -39,12 +40,12 @@ func (d *delivery) AckTx(ctx context.Context, t tx.Tx) error {
 		}
 		return err
 	})
-	if err != nil {
-		return wrap(err, inTransaction, d.sub.q.name)
-	}
 	d.sub.mu.Lock()
 	defer d.sub.mu.Unlock()
 	switch {
+	case err != nil: // nothing was deleted, or the transaction cannot commit
+		d.inTx = again
+		return wrap(err, inTransaction, d.sub.q.name)
 	case gone:
 		d.xact = xact
 		return nil
@@ -87,7 +88,7 @@ func (d *delivery) beginTx(ctx context.Context) (again bool, err error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	d.inTx = true
+	d.inTx, d.unwanted = true, false
 	return again, nil
 }
 
@@ -98,7 +99,8 @@ var errOpenTx = errors.New("the transaction that acknowledges the message has no
 // delivery, otherwise false, or ErrLeaseLost. After AckTx it reads the row of the message:
 //
 //   - The row does not exist: true. But if PostgreSQL knows that the transaction was rolled back,
-//     another consumer has settled the message: ErrLeaseLost.
+//     another consumer has settled the message: ErrLeaseLost. SQLite does not know that. There it is
+//     ErrLeaseLost after the end of the lease, also if the transaction was committed.
 //   - Another claim has the row: ErrLeaseLost.
 //   - The row has the token of d, and its lease is renewed: false. The transaction was rolled back.
 //   - The lease cannot be renewed, because the transaction is open: ErrIndeterminate. On SQLite the
@@ -140,8 +142,11 @@ func (d *delivery) Settled(ctx context.Context) (bool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	d.inTx = false
+	// Without the id of the transaction a missing row proves its commit only while no other consumer
+	// could have settled the message.
+	known := xact != "" || time.Now().Before(d.until)
 	switch {
-	case token == nil && aborted == 0:
+	case token == nil && aborted == 0 && known:
 		s.markSettled(d)
 		return true, nil
 	case renewed:

@@ -225,3 +225,145 @@ func TestAckTxSerializable(t *testing.T) {
 		t.Errorf("Settled: %v, %v", gone, err)
 	}
 }
+
+// files returns the URL of a database of each kind that programs share.
+func files(t *testing.T) map[string]string {
+	return map[string]string{"sqlite": "sqlite://" + filepath.Join(memoryDir(t), "app.db"), "postgres": testserver.RequirePostgres(t).URL()}
+}
+
+// TestAckTxGoneAfterTheLease shows that on SQLite a missing message proves no commit after the end of
+// the lease: another consumer may have settled it.
+func TestAckTxGoneAfterTheLease(t *testing.T) {
+	t.Parallel()
+	url, ctx := "sqlite://"+filepath.Join(memoryDir(t), "app.db"), testwait.Long(t)
+	const lease = 300 * time.Millisecond
+	ds, _ := held(t, url, lease, "a")
+	own := sqltest.Begin(t, url) // it holds the write lock, so that no lease is renewed
+	do := func(text string) {
+		t.Helper()
+		if _, err := own.Tx.Exec(ctx, text); err != nil {
+			t.Fatalf("%s: %v", text, err)
+		}
+	}
+	do("SAVEPOINT before")
+	if err := txAcker(t, ds[0]).AckTx(ctx, own.Tx); err != nil {
+		t.Fatal(err)
+	}
+	begun := time.Now()
+	testwait.Until(t, "the lease is over", func() bool { return time.Since(begun) > 2*lease })
+	do("ROLLBACK TO before")
+	do("DELETE FROM swarmiji_message WHERE id = 'a'") // as a claim and a settlement by another consumer do
+	if err := own.Commit(); err != nil {
+		t.Fatal(err)
+	}
+	if gone, err := txAcker(t, ds[0]).Settled(ctx); !errors.Is(err, broker.ErrLeaseLost) {
+		t.Errorf("Settled: %v, %v; want ErrLeaseLost", gone, err)
+	}
+}
+
+// TestAckTxRefused shows that AckTx that has failed proves nothing: after a rollback the message is
+// held, although its row may be gone later.
+func TestAckTxRefused(t *testing.T) {
+	t.Parallel()
+	url, ctx := testserver.RequirePostgres(t).URL(), testwait.Long(t)
+	ds, _ := held(t, url, time.Minute, "refused-"+testserver.Namespace())
+	id, db := ds[0].Message().ID, sqltest.OpenSQL(t, url)
+	do := func(own sqltest.Transaction, text string, args ...any) {
+		t.Helper()
+		if _, err := own.Tx.Exec(ctx, text, args...); err != nil {
+			t.Fatalf("%s: %v", text, err)
+		}
+	}
+	own := sqltest.Begin(t, url)
+	do(own, "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+	do(own, "SELECT FROM swarmiji_message") // its snapshot
+	if _, err := db.ExecContext(ctx, "UPDATE swarmiji_message SET leased = leased WHERE id = $1", id); err != nil {
+		t.Fatal(err) // as a renewal does
+	}
+	if err := txAcker(t, ds[0]).AckTx(ctx, own.Tx); err == nil {
+		t.Fatal("AckTx of a row that has changed since the snapshot must fail")
+	}
+	if err := own.Rollback(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := db.ExecContext(ctx, "DELETE FROM swarmiji_message WHERE id = $1", id); err != nil {
+		t.Fatal(err) // as another consumer after the lease does
+	}
+	if gone, err := txAcker(t, ds[0]).Settled(ctx); gone {
+		t.Errorf("Settled: %v, %v; AckTx has failed, so nothing was committed", gone, err)
+	}
+}
+
+// TestAckTxTaken shows that a delivery is lost soon after another consumer has claimed its message,
+// although nobody calls Settled: the handler still runs.
+func TestAckTxTaken(t *testing.T) {
+	t.Parallel()
+	for name, url := range files(t) {
+		t.Run(name, func(t *testing.T) {
+			ctx := testwait.Long(t)
+			ds, _ := held(t, url, 500*time.Millisecond, "taken-"+testserver.Namespace())
+			own := sqltest.Begin(t, url)
+			if err := txAcker(t, ds[0]).AckTx(ctx, own.Tx); err != nil {
+				t.Fatal(err)
+			}
+			if err := own.Rollback(); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := sqltest.OpenSQL(t, url).ExecContext(ctx, "UPDATE swarmiji_message SET token = token + 1 WHERE id = $1", ds[0].Message().ID); err != nil {
+				t.Fatal(err)
+			}
+			testwait.Closed(t, "the delivery is lost", ds[0].Lost())
+		})
+	}
+}
+
+// TestAckTxGivenBack shows that a message whose transaction was open when its consumer gave it back
+// goes to another consumer after the rollback, while the Broker stays open.
+func TestAckTxGivenBack(t *testing.T) {
+	t.Parallel()
+	for name, url := range files(t) {
+		t.Run(name, func(t *testing.T) {
+			ctx := testwait.Long(t)
+			const lease = 500 * time.Millisecond
+			ds, other := held(t, url, lease, "back-"+testserver.Namespace())
+			s := subscribed(ctx, t, other, "q", 1)
+			own := sqltest.Begin(t, url)
+			if err := txAcker(t, ds[0]).AckTx(ctx, own.Tx); err != nil {
+				t.Fatal(err)
+			}
+			short, cancel := context.WithTimeout(ctx, lease/5)
+			defer cancel()
+			if err := ds[0].Release(short, 0); err == nil {
+				t.Error("Release during the transaction")
+			}
+			if err := own.Rollback(); err != nil {
+				t.Fatal(err)
+			}
+			d := received(ctx, t, s)
+			if d.Message().ID != ds[0].Message().ID {
+				t.Errorf("received %s", d.Message().ID)
+			}
+			if err := broker.AckSync(ctx, d); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestAckSyncBesideRenewal shows that an early acknowledgement waits for a renewal of leases. Each
+// would take the other's row lock for a lost lease.
+func TestAckSyncBesideRenewal(t *testing.T) {
+	t.Parallel()
+	url, ctx := testserver.RequirePostgres(t).URL(), testwait.Long(t)
+	ds, _ := held(t, url, time.Minute, "early-"+testserver.Namespace())
+	end := sqlbroker.BeginRenewal(ds[0])
+	short, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
+	defer cancel()
+	if err := broker.AckSync(short, ds[0]); !errors.Is(err, broker.ErrUnavailable) {
+		t.Errorf("AckSync during a renewal: %v, want ErrUnavailable", err)
+	}
+	end()
+	if err := broker.AckSync(ctx, ds[0]); err != nil {
+		t.Error(err)
+	}
+}

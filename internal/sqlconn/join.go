@@ -57,10 +57,12 @@ func (c *Conn) Join(ctx context.Context, t tx.Tx, ready func(ctx context.Context
 	if err := c.Beside(ctx, ready); err != nil {
 		return err
 	}
-	j := NewTx(c.Dialect(), joined{t, c.db.db}, false)
+	link := &joined{t: t, db: c.db.db}
+	j := NewTx(c.Dialect(), link, false)
 	if err := c.checkOnce(ctx, t, j, rights); err != nil {
 		return err
 	}
+	link.checked = true
 	if c.Dialect() == Postgres {
 		err := j.Verdict(fn(ctx, j))
 		switch {
@@ -280,8 +282,9 @@ func inSavepoint(ctx context.Context, j *Tx, fn Func) error {
 
 // joined runs statements in a transaction of the caller.
 type joined struct {
-	t  tx.Tx
-	db Database
+	t       tx.Tx
+	db      Database
+	checked bool // t is a transaction: its statements may write
 }
 
 // Exec implements Link: it runs a statement in t and returns the number of changed rows. Errors of
@@ -362,7 +365,7 @@ var inArray = strings.NewReplacer(`\`, `\\`, `"`, `\"`)
 // context returns the context of a statement: ctx, or on SQLite one that does not end. There an
 // interrupted write would roll back the whole transaction.
 func (j joined) context(ctx context.Context) context.Context {
-	if j.db.Dialect() == SQLite {
+	if j.db.Dialect() == SQLite && j.checked {
 		return context.WithoutCancel(ctx)
 	}
 	return ctx

@@ -109,8 +109,31 @@ func (l *lite) source() string {
 
 // connect opens a connection, for reading only if reader is set, and waits for the file. The first
 // call creates the file. Returns ErrClosed after Close, ErrAccess if the file cannot be used, and
-// other errors of the driver with their class. It takes l.mu, and holds it while it waits.
+// other errors of the driver with their class. It takes l.mu, but does not hold it while it waits: a
+// user's pool may have no free connection for long.
 func (l *lite) connect(ctx context.Context, reader bool) (*liteConn, error) {
+	pool, err := l.opened()
+	if err != nil {
+		return nil, err
+	}
+	conn, err := pool.Conn(ctx)
+	if err != nil {
+		return nil, Classify(err)
+	}
+	c := &liteConn{conn: conn, writer: !reader, given: l.given, prepared: make(map[string]*sql.Stmt)}
+	if err := c.prepare(ctx, reader, l.file != ""); err != nil {
+		c.close()
+		return nil, Classify(err)
+	}
+	if l.given {
+		l.remember()
+	}
+	return c, nil
+}
+
+// opened returns the pool. The first call creates the file and the pool, unless the pool is the
+// user's. Returns ErrClosed after Close, and ErrAccess if the file cannot be used. It takes l.mu.
+func (l *lite) opened() (*sql.DB, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
@@ -127,19 +150,17 @@ func (l *lite) connect(ctx context.Context, reader bool) (*liteConn, error) {
 		db.SetMaxIdleConns(0) // this package keeps the connections itself
 		l.pool = db
 	}
-	conn, err := l.pool.Conn(ctx)
-	if err != nil {
-		return nil, Classify(err)
+	return l.pool, nil
+}
+
+// remember sets l.made to the file that the user's pool has open, at the first connection. Without
+// it checkPlace checks nothing. It takes l.mu.
+func (l *lite) remember() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.made == nil && l.file != "" {
+		l.made, _ = os.Stat(l.file)
 	}
-	if l.made == nil && l.file != "" { // the pool of a user has opened the file
-		l.made, _ = os.Stat(l.file) // without it the place is not checked
-	}
-	c := &liteConn{conn: conn, writer: !reader, given: l.given, prepared: make(map[string]*sql.Stmt)}
-	if err := c.prepare(ctx, reader, l.file != ""); err != nil {
-		c.close()
-		return nil, Classify(err)
-	}
-	return c, nil
 }
 
 // create creates the file with mode 0600 if it does not exist, and sets l.made. SQLite would make it
