@@ -6,11 +6,13 @@ import (
 	"strings"
 	"testing"
 	"testing/fstest"
+	"time"
 
 	"github.com/swarmiji/swarmiji/internal/sqlconn"
 	"github.com/swarmiji/swarmiji/internal/sqlconn/sqltest"
 	"github.com/swarmiji/swarmiji/internal/testserver"
 	"github.com/swarmiji/swarmiji/internal/testwait"
+	"github.com/swarmiji/swarmiji/tx/sqltx"
 )
 
 // migrate makes the table swarmiji_j and the table of versions.
@@ -265,5 +267,34 @@ func TestJoinNotifies(t *testing.T) {
 				t.Fatal("no notification of the change")
 			}
 		}
+	})
+}
+
+// TestJoinAPoolOfOne passes a pool in place of a transaction, while its only connection is in use.
+// The wait for the connection ends with the context.
+func TestJoinAPoolOfOne(t *testing.T) {
+	eachURL(t, func(t *testing.T, dsn string) {
+		ctx := testwait.Long(t)
+		c := open(t, sqlconn.Config{URL: dsn})
+		if err := migrate(ctx, c); err != nil {
+			t.Fatal(err)
+		}
+		pool := sqltest.OpenSQL(t, dsn)
+		pool.SetMaxOpenConns(1)
+		taken, err := pool.Conn(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = taken.Close() }()
+		short, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
+		defer cancel()
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			if err := join(short, c, sqltest.Transaction{Tx: sqltx.Wrap(pool)}, 1); err == nil {
+				t.Error("a pool is no transaction")
+			}
+		}()
+		testwait.Closed(t, "the call has ended", ended)
 	})
 }

@@ -254,3 +254,55 @@ func ExampleFromDB() {
 	// Output:
 	// 1 <nil>
 }
+
+// TestFullPool shows that calls and Close end with their contexts while the pool of the program has
+// no free connection, although another call waits for one.
+func TestFullPool(t *testing.T) {
+	ctx := testwait.Long(t)
+	pool, err := sql.Open("sqlite", filepath.Join(t.TempDir(), "app.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = pool.Close() }()
+	pool.SetMaxOpenConns(8)
+	db, err := sqlite.FromDB(ctx, pool, sqlite.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := sqlbroker.New(sqlbroker.Config{DB: db})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var taken []*sql.Conn
+	for range 8 {
+		c, err := pool.Conn(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		taken = append(taken, c)
+	}
+	waiting := make(chan error, 1)
+	go func() { waiting <- b.Declare(ctx, broker.Queue{Name: "q"}) }()
+	testwait.Until(t, "a call waits for a connection", func() bool { return pool.Stats().WaitCount > 0 })
+	ended := make(chan struct{})
+	short, cancel := context.WithCancel(ctx)
+	go func() {
+		defer close(ended)
+		if _, err := b.Stats(short, "q"); !errors.Is(err, broker.ErrUnavailable) {
+			t.Errorf("Stats: %v", err)
+		}
+		if err := db.Close(short); !errors.Is(err, context.Canceled) {
+			t.Errorf("Close: %v", err)
+		}
+	}()
+	cancel()
+	testwait.Closed(t, "the calls have ended", ended)
+	for _, c := range taken {
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	<-waiting
+	_ = b.Close(ctx) // the database is closed already
+	shut(t, db)
+}
