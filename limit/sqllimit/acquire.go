@@ -18,17 +18,13 @@ type state struct {
 	mine bool  // the holder holds the permit
 }
 
-// acquire grants all permits to holder, or none, in transaction tx: it locks their keys, reads
-// their states and stores the holder and the used rates. asks must not be empty. A permit that
+// acquire grants all permits to holder, or none, in transaction tx, which has locked their keys: it
+// reads their states and stores the holder and the used rates. asks must not be empty. A permit that
 // holder already has gets the new lease and uses no rate.
 //
 // A refusal stores nothing. Its RetryAfter is the wait for the rates, 0 if only a maximum is
-// reached. It waits for other transactions that change the same limits. It returns the errors of
-// its statements.
+// reached. It returns the errors of its statements.
 func (l *Limiter) acquire(ctx context.Context, tx *sqlconn.Tx, holder string, lease time.Duration, asks []limit.Ask) (limit.Decision, error) {
-	if err := l.lock(ctx, tx, asks); err != nil {
-		return limit.Decision{}, err
-	}
 	states, err := l.states(ctx, tx, holder, asks)
 	if err != nil {
 		return limit.Decision{}, err

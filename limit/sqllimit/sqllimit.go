@@ -27,6 +27,7 @@ type Limiter struct {
 	end  context.CancelFunc
 
 	swept atomic.Int64 // start of the last sweep, in nanoseconds since 1970
+	turns turns        // of the locks
 }
 
 var (
@@ -63,7 +64,7 @@ func (l *Limiter) Acquire(ctx context.Context, holder string, lease time.Duratio
 	}
 	var d limit.Decision
 	err = l.repeat(ctx, "acquire", func() error {
-		return l.conn.Update(ctx, func(ctx context.Context, tx *sqlconn.Tx) (err error) {
+		return l.locked(ctx, asks, func(ctx context.Context, tx *sqlconn.Tx) (err error) {
 			d, err = l.acquire(ctx, tx, quoted(holder), lease, asks)
 			return err
 		})
@@ -89,10 +90,7 @@ func (l *Limiter) Renew(ctx context.Context, holder string, lease time.Duration,
 		return err
 	}
 	return l.repeat(ctx, "renew", func() error {
-		return l.conn.Update(ctx, func(ctx context.Context, tx *sqlconn.Tx) error {
-			if err := l.lock(ctx, tx, asks); err != nil {
-				return err
-			}
+		return l.locked(ctx, asks, func(ctx context.Context, tx *sqlconn.Tx) error {
 			n, err := tx.Exec(ctx, l.text.renew, l.cfg.Namespace, list(asks, place), quoted(holder), lease.Microseconds())
 			if err == nil && n < int64(len(asks)) {
 				return limit.ErrLost
@@ -171,12 +169,13 @@ func list(asks []limit.Ask, number func(i int, a limit.Ask) int64) string {
 // that need the index, or only the keys.
 func place(i int, _ limit.Ask) int64 { return int64(i) }
 
-// lock takes an advisory lock for the key of each permit, until the transaction ends. All
-// transactions take them in the order of their numbers. It waits for other transactions that hold
-// one, and returns the error of its statement. It does nothing on SQLite.
-func (l *Limiter) lock(ctx context.Context, tx *sqlconn.Tx, asks []limit.Ask) error {
+// locked runs fn in a transaction that has the advisory lock of each key. All transactions take the
+// locks in the order of their numbers. It waits for other transactions that hold one, and for other
+// calls of this process before it uses a connection, until ctx ends or Close. Returns their errors,
+// those of the database and that of fn. On SQLite the transaction needs no lock.
+func (l *Limiter) locked(ctx context.Context, asks []limit.Ask, fn sqlconn.Func) error {
 	if l.text.lock == "" {
-		return nil
+		return l.conn.Update(ctx, fn)
 	}
 	numbers := make([]int64, len(asks))
 	for i, a := range asks {
@@ -185,6 +184,15 @@ func (l *Limiter) lock(ctx context.Context, tx *sqlconn.Tx, asks []limit.Ask) er
 		numbers[i] = int64(h.Sum64())                                             //nolint:gosec // any number will do
 	}
 	slices.Sort(numbers)
-	_, err := tx.Exec(ctx, l.text.lock, numbers)
-	return err
+	end, err := l.turns.take(ctx, l.life.Done(), numbers)
+	if err != nil {
+		return err
+	}
+	defer end()
+	return l.conn.Update(ctx, func(ctx context.Context, tx *sqlconn.Tx) error {
+		if _, err := tx.Exec(ctx, l.text.lock, numbers); err != nil {
+			return err
+		}
+		return fn(ctx, tx)
+	})
 }
