@@ -58,7 +58,7 @@ type observed struct {
 // ask the store for the task. Later calls return the same. Returns [ErrClosed] if the producer was
 // closed.
 func (o *observed) wait() (*waiter, error) {
-	o.once.Do(func() { o.waiter, o.err = o.inbox.watch(o.id, o.codec) })
+	o.once.Do(func() { o.waiter, o.err = o.inbox.watch(o.id, o.codec, elsewhere) })
 	return o.waiter, o.err
 }
 

@@ -63,9 +63,15 @@ func newInbox(p *Producer, store resultstore.ResultStore) *inbox {
 // can come before the producer listens. Submissions with the same id share one waiter; release it
 // as often as it was registered.
 //
+// For a task of Config.Outbox it does not wait: the outbox keeps the task while the servers of the
+// broker and of the results are away.
+//
 // Returns [ErrClosed] after Close, and an error that wraps [broker.ErrUnavailable] if ctx ends
 // first. It takes in.mu, but not while it waits.
 func (in *inbox) register(ctx context.Context, id task.ID, codec *wire.Codec, how submission) (*waiter, error) {
+	if how == transactional && in.producer.cfg.Outbox != nil {
+		return in.watch(id, codec, how)
+	}
 	for {
 		losses, err := in.listening(ctx)
 		if err != nil {
@@ -136,16 +142,17 @@ func noReplyQueue(cause error) error {
 	return fmt.Errorf(text, broker.ErrUnavailable, cause)
 }
 
-// watch returns a waiter for a task of another producer. No notification comes for such a task, so
-// the store is asked and no stream needs to be open. Returns [ErrClosed] after Close. It does not
-// block, and takes in.mu.
-func (in *inbox) watch(id task.ID, codec *wire.Codec) (*waiter, error) {
+// watch returns a waiter without a wait for the stream of notifications. The store is asked, so none
+// needs to come. Returns [ErrClosed] after Close. It does not block, and takes in.mu.
+func (in *inbox) watch(id task.ID, codec *wire.Codec, how submission) (*waiter, error) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	if in.closed {
 		return nil, ErrClosed
 	}
-	return in.waiterLocked(id, codec), nil
+	w := in.waiterLocked(id, codec)
+	w.submitted = max(w.submitted, how)
+	return w, nil
 }
 
 // waiterLocked returns the waiter of a task with one reference more. It makes the waiter, notifies

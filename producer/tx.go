@@ -108,8 +108,8 @@ func (p *Producer) connect(ctx context.Context, declare bool) error {
 // in t.
 //
 // The first call waits at most 2 seconds for the queues and the streams of results, and returns
-// [broker.ErrUnavailable] after that; see [Producer.Connect]. With Config.Outbox it declares no
-// queues, and needs no connection to the broker.
+// [broker.ErrUnavailable] after that; see [Producer.Connect]. With Config.Outbox it needs neither
+// and waits for no server but the outbox's.
 func (p *Producer) SubmitTx(ctx context.Context, t tx.Tx, c task.Call) (task.Pending, error) {
 	if err := p.begin(); err != nil {
 		return nil, err
@@ -157,22 +157,22 @@ func (p *Producer) prepareTx(ctx context.Context, c *task.Call, s *staged) error
 	return p.prepare(ctx, c, s)
 }
 
-// beforeTx calls connect and returns the port that stores tasks in transactions: Config.Outbox,
-// else the broker. For a task with conditions (conditions is true) the port is not needed and may
-// be nil. For another task it returns [broker.ErrUnsupported] if there is no such port. Also
-// returns the errors of connect.
+// beforeTx returns the port that stores tasks in transactions: Config.Outbox, or else the broker,
+// after connect. For a task with conditions (conditions is true) the port is not needed and may be
+// nil. For another task it returns [broker.ErrUnsupported] if there is no such port. Also returns
+// the errors of connect.
 func (p *Producer) beforeTx(ctx context.Context, conditions bool) (broker.TxPublisher, error) {
-	out := p.cfg.Outbox
-	if out == nil {
-		out, _ = capability.As[broker.TxPublisher](p.cfg.Broker)
+	if p.cfg.Outbox != nil {
+		return p.cfg.Outbox, nil
 	}
+	out, _ := capability.As[broker.TxPublisher](p.cfg.Broker)
 	if out == nil && !conditions {
 		return nil, errNoTx
 	}
 	short, cancel := context.WithTimeout(ctx, connectWait)
 	defer cancel()
 	// Conditions need no queue here: the runner of the job declares it.
-	err := p.connect(short, p.cfg.Outbox == nil && !conditions)
+	err := p.connect(short, !conditions)
 	if err != nil && ctx.Err() == nil && short.Err() != nil {
 		err = fmt.Errorf("%w; call Producer.Connect before the transaction begins, which on SQLite keeps others from writing", err)
 	}

@@ -24,6 +24,7 @@ import (
 	"github.com/swarmiji/swarmiji/middleware"
 	"github.com/swarmiji/swarmiji/open"
 	"github.com/swarmiji/swarmiji/producer"
+	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/resultstore/memresults"
 	"github.com/swarmiji/swarmiji/router"
 	"github.com/swarmiji/swarmiji/task"
@@ -356,13 +357,21 @@ func (b *ear) Publish(_ context.Context, e events.Event) error {
 func (*ear) Subscribe(context.Context, events.Filter) (events.Subscription, error) { return nil, nil }
 func (*ear) Close(context.Context) error                                           { return nil }
 
-// An outbox gets the tasks, also if the broker cannot be reached. Middleware learns the outcome. No
+// deaf is a store of results whose notifications cannot be opened.
+type deaf struct{ resultstore.ResultStore }
+
+func (deaf) Notify(context.Context, string) (resultstore.Notifications, error) {
+	return nil, resultstore.ErrUnavailable
+}
+
+// An outbox gets the tasks, also if the broker and the notifications of results cannot be reached;
+// their store is asked then. Middleware learns the outcome. No
 // event says that a task was sent. A handle that the program drops costs nothing.
 func TestSubmitTxOutbox(t *testing.T) {
 	out, bus, results := &box{}, &ear{}, memresults.New(memresults.Config{})
 	var outcomes []error
 	p := newProducer(t, producer.Config{
-		Broker: away{membroker.New()}, Outbox: out, Results: results, Events: bus, Logger: quiet,
+		Broker: away{membroker.New()}, Outbox: out, Results: deaf{results}, Events: bus, Logger: quiet,
 		Middleware: []middleware.SendMiddleware{func(next middleware.Sender) middleware.Sender {
 			return func(ctx context.Context, queue string, e *task.Envelope) error {
 				if c, ok := middleware.ConfirmerFrom(ctx); ok {
