@@ -28,7 +28,8 @@
 //   - In the full buffer of a listener, the oldest events: events.DropCounter of its subscription
 //     counts them.
 //   - In a crash of the PostgreSQL server or the machine of the file: events of the last second
-//     that are not kept. Only kept events wait for the disk.
+//     that are not kept, and later ones until a listener has connected again. Only kept events wait
+//     for the disk.
 //
 // # Kept events
 //

@@ -96,13 +96,19 @@ func (b *Bus) begin(ctx context.Context, l *listener) error {
 
 // read is the body of the reading goroutine. It gives the rows after seq to the listeners and
 // renews the row of this bus. It logs a refusal of the database and tries again. It returns when no
-// listener is left or the bus is closed. It takes b.mu, but not while it waits.
+// listener is left or the bus is closed. Without rows it checks its position at times, see
+// fallBack. It takes b.mu, but not while it waits.
 func (b *Bus) read(seq int64) {
 	watch := b.conn.Watch(0, b.topic)
 	defer watch.Close()
 	renewal := time.Now().Add(lease / 3)
+	var checked time.Time
 	for failed := 0; ; {
 		n, err := b.readPage(&seq)
+		if now := time.Now(); n == 0 && err == nil && now.Sub(checked) > lookEvery {
+			checked = now
+			err = b.fallBack(&seq)
+		}
 		if time.Now().After(renewal) && err == nil {
 			if _, any := b.wantedTypes(); any { // without listeners register would end the time linger
 				err = b.register(b.life)
@@ -136,6 +142,25 @@ func (b *Bus) read(seq int64) {
 		}
 		t.Stop()
 	}
+}
+
+// fallBack lowers the position *seq, and those of the listeners, to the last row. A server that has
+// crashed may have lost rows that were read, and gives their numbers to later rows. If only expired
+// rows are gone, a lower position does no harm. It waits for the database and returns its errors.
+// It takes b.mu, but not while it waits.
+func (b *Bus) fallBack(seq *int64) error {
+	var here int64
+	err := b.view(b.life, func(ctx context.Context, tx *sqlconn.Tx) error { return tx.Row(ctx, b.text.here).Scan(&here) })
+	if err != nil || here >= *seq {
+		return err
+	}
+	*seq = here
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for l := range b.listeners {
+		l.after = min(l.after, here)
+	}
+	return nil
 }
 
 // linger is the time for which a bus stays registered without a listener. The next listener of the
