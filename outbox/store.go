@@ -91,7 +91,8 @@ type Inspector interface {
 	// Dead returns up to most dead messages, the oldest first.
 	Dead(ctx context.Context, most int) ([]DeadMessage, error)
 	// Requeue puts dead messages back, behind the messages that wait, and returns their number. Ids of
-	// no dead message are ignored.
+	// no dead message are ignored. A message stays dead while another one with its id, generation and
+	// queue waits. Of several such dead messages, one call puts back the oldest.
 	Requeue(ctx context.Context, ids ...string) (int, error)
 	// Drop deletes dead messages for good and returns their number. Ids of no dead message are
 	// ignored.

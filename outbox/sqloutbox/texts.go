@@ -36,8 +36,11 @@ type texts struct {
 	stats   string // returns waiting, age of the oldest, failing, dead, relays
 	reason  string // returns the reason of the oldest failing message
 	letters string // $2 number
-	back    string // $2 id
 	drop    string // $2 id
+
+	deadRows string // $2 id; returns the seq of its dead messages, and locks them
+	back     string // $2 seq
+	revived  string // $2 seq
 }
 
 const (
@@ -96,9 +99,11 @@ func newTexts(d sqlconn.Dialect) *texts {
 		letters: `SELECT id, generation, queue, order_key, length(body), died, reason FROM swarmiji_outbox_dead
 			WHERE namespace = $1 ORDER BY seq LIMIT $2`,
 		back: `INSERT INTO swarmiji_outbox (stored, ` + content + `)
-			SELECT ` + now + `, ` + content + ` FROM swarmiji_outbox_dead WHERE namespace = $1 AND id = $2 ORDER BY seq
+			SELECT ` + now + `, ` + content + ` FROM swarmiji_outbox_dead WHERE namespace = $1 AND seq = $2
 			ON CONFLICT DO NOTHING`,
-		drop: `DELETE FROM swarmiji_outbox_dead WHERE namespace = $1 AND id = $2`,
+		revived:  `DELETE FROM swarmiji_outbox_dead WHERE namespace = $1 AND seq = $2`,
+		deadRows: `SELECT seq FROM swarmiji_outbox_dead WHERE namespace = $1 AND id = $2 ORDER BY seq`,
+		drop:     `DELETE FROM swarmiji_outbox_dead WHERE namespace = $1 AND id = $2`,
 	}
 	page := func(fresh, failed string) string {
 		return `WITH page AS (SELECT x.seq, sum(x.size) OVER (ORDER BY x.seq) - x.size AS before, ` + once + ` AS clock FROM (
@@ -113,6 +118,7 @@ func newTexts(d sqlconn.Dialect) *texts {
 	if d == sqlconn.Postgres {
 		t.bytes = "bytea"
 		t.buckets += " FOR UPDATE"
+		t.deadRows += " FOR UPDATE"
 		t.read = page(`SELECT i.seq, i.size FROM unnest($2::bigint[]) AS b(bucket) CROSS JOIN LATERAL (
 				SELECT r.seq, length(r.body) AS size FROM swarmiji_outbox AS r WHERE r.bucket = b.bucket AND `+strings.Replace(ready, byKey, "", 1)+`
 				ORDER BY r.seq LIMIT `+bucketRows+`) AS i
