@@ -63,28 +63,46 @@ func scan(rows sqlconn.Rows) (outbox.Row, error) {
 // failed ones, and moves dead ones to the dead messages. Its statements name the rows by numbers
 // that are never used again. So a late call changes only rows whose outcome it has. It waits for
 // the database and returns the errors of update.
+//
+// On PostgreSQL it executes at most three statements, so that it ends in time over a slow link.
 func (s *Store) Settle(ctx context.Context, o outbox.Settlement) error {
+	var failed, dead, dropped [][]any
+	for _, f := range o.Failed {
+		failed = append(failed, []any{f.Seq, f.After.Microseconds(), clean(f.Reason)})
+	}
+	for _, f := range o.Dead {
+		dead = append(dead, []any{f.Seq, clean(f.Reason)})
+		dropped = append(dropped, []any{f.Seq})
+	}
 	return s.update(ctx, "settle", func(ctx context.Context, tx *sqlconn.Tx) error {
 		if len(o.Sent) > 0 {
 			if _, err := tx.Exec(ctx, s.text.sent, s.cfg.Namespace, s.text.list(o.Sent)); err != nil {
 				return err
 			}
 		}
-		for _, f := range o.Failed {
-			if _, err := tx.Exec(ctx, s.text.failed, s.cfg.Namespace, f.Seq, f.After.Microseconds(), clean(f.Reason)); err != nil {
-				return err
-			}
+		if err := s.execute(ctx, tx, s.text.failed, failed, "seq bigint", "wait bigint", "reason text"); err != nil {
+			return err
 		}
-		for _, f := range o.Dead {
-			if _, err := tx.Exec(ctx, s.text.dead, s.cfg.Namespace, f.Seq, clean(f.Reason)); err != nil {
-				return err
-			}
-			if _, err := tx.Exec(ctx, s.text.remove, s.cfg.Namespace, f.Seq); err != nil {
-				return err
-			}
+		if err := s.execute(ctx, tx, s.text.dead, dead, "seq bigint", "reason text"); err != nil || tx.Dialect() == sqlconn.Postgres {
+			return err
 		}
-		return nil
+		return s.execute(ctx, tx, s.text.remove, dropped)
 	})
+}
+
+// execute runs a statement for rows with these columns: once for all on PostgreSQL, once for each
+// on SQLite. It does nothing without rows. It returns the first error of the statement.
+func (s *Store) execute(ctx context.Context, tx *sqlconn.Tx, text string, rows [][]any, columns ...string) error {
+	if len(rows) > 0 && tx.Dialect() == sqlconn.Postgres {
+		_, err := tx.Exec(ctx, text, append([]any{s.cfg.Namespace}, sqlconn.Arrays(columns, rows)...)...)
+		return err
+	}
+	for _, r := range rows {
+		if _, err := tx.Exec(ctx, text, append([]any{s.cfg.Namespace}, r...)...); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // maxReason limits a stored reason, in bytes.

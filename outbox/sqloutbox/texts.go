@@ -28,7 +28,8 @@ type texts struct {
 	// read: $2 buckets. It returns the columns of message.
 	read string
 
-	sent   string // $2 list of seq
+	sent string // $2 list of seq
+	// The next two have arrays on PostgreSQL, and there dead does the work of remove too.
 	failed string // $2 seq, $3 wait, $4 reason
 	dead   string // $2 seq, $3 reason
 	remove string // $2 seq
@@ -119,6 +120,14 @@ func newTexts(d sqlconn.Dialect) *texts {
 		t.bytes = "bytea"
 		t.buckets += " FOR UPDATE"
 		t.deadRows += " FOR UPDATE"
+		t.failed = `UPDATE swarmiji_outbox AS o SET failures = o.failures + 1, retry = ` + now + ` + v.wait, reason = v.reason
+			FROM unnest(CAST($2 AS bigint[]), CAST($3 AS bigint[]), CAST($4 AS text[])) AS v(seq, wait, reason)
+			WHERE o.namespace = $1 AND o.seq = v.seq`
+		t.dead = `WITH v AS (SELECT * FROM unnest(CAST($2 AS bigint[]), CAST($3 AS text[])) AS v(number, why)),
+			gone AS (DELETE FROM swarmiji_outbox USING v WHERE namespace = $1 AND seq = v.number RETURNING seq, v.why, stored, ` + content + `)
+			INSERT INTO swarmiji_outbox_dead (seq, died, reason, stored, ` + content + `)
+			SELECT seq, ` + now + `, why, stored, ` + content + ` FROM gone`
+		t.remove = ""
 		t.read = page(`SELECT i.seq, i.size FROM unnest($2::bigint[]) AS b(bucket) CROSS JOIN LATERAL (
 				SELECT r.seq, length(r.body) AS size FROM swarmiji_outbox AS r WHERE r.bucket = b.bucket AND `+strings.Replace(ready, byKey, "", 1)+`
 				ORDER BY r.seq LIMIT `+bucketRows+`) AS i

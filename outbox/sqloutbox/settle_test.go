@@ -1,0 +1,77 @@
+package sqloutbox_test
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/swarmiji/swarmiji/internal/sqlconn/sqltest"
+	"github.com/swarmiji/swarmiji/internal/testserver"
+	"github.com/swarmiji/swarmiji/internal/testwait"
+	"github.com/swarmiji/swarmiji/outbox"
+)
+
+// TestSettle shows that one call stores all kinds of outcomes, and touches no other row.
+func TestSettle(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, d *database) {
+		s, ctx := d.open(t), testwait.Long(t)
+		d.submit(t, s, numbered("m", "", 8)...)
+		rows := waiting(t, s)
+		must(t, s.Settle(ctx, outbox.Settlement{
+			Sent:   []int64{rows[0].Seq, rows[1].Seq},
+			Failed: []outbox.Failure{{Seq: rows[2].Seq, Reason: "away\x00"}, {Seq: rows[3].Seq, Reason: "late", After: time.Hour}},
+			Dead:   []outbox.Failure{{Seq: rows[4].Seq, Reason: "too large"}, {Seq: rows[5].Seq, Reason: "malformed"}},
+		}))
+		left := waiting(t, s)
+		if got := ids(left); !slices.Equal(got, []string{"m2", "m6", "m7"}) {
+			t.Fatalf("a relay reads %v", got)
+		}
+		if left[0].Failures != 1 || left[1].Failures != 0 {
+			t.Errorf("the failed message has %d failures, the next one %d", left[0].Failures, left[1].Failures)
+		}
+		st, err := s.Stats(ctx)
+		must(t, err)
+		if st.Waiting != 4 || st.Failing != 2 || st.Dead != 2 || st.Reason != "away" {
+			t.Errorf("%+v", st)
+		}
+		dead, err := s.Dead(ctx, 10)
+		must(t, err)
+		if len(dead) != 2 || dead[0].ID != "m4" || dead[0].Reason != "too large" || dead[1].ID != "m5" || dead[1].Reason != "malformed" {
+			t.Errorf("the dead messages are %+v", dead)
+		}
+	})
+}
+
+// TestSettleFar shows that the outcomes of a page are stored in time over a slow link. With a trip
+// for each row a relay repeated them forever, and sent nothing more.
+func TestSettleFar(t *testing.T) {
+	t.Parallel()
+	d, ctx := postgres(t), testwait.Long(t)
+	near := d.open(t)
+	d.submit(t, near, numbered("m", "", 200)...)
+	link := testserver.NewProxy(t, sqltest.Addr(t, d.url))
+	far := (&database{link.URL(d.url)}).open(t)
+	var o outbox.Settlement
+	for i, r := range waiting(t, far) {
+		f := outbox.Failure{Seq: r.Seq, Reason: strings.Repeat("x", 1000)}
+		if i%2 == 0 {
+			o.Dead = append(o.Dead, f)
+		} else {
+			o.Failed = append(o.Failed, f)
+		}
+	}
+	link.Latency(25*time.Millisecond, 0) // 300 trips take 15 s
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	if err := far.Settle(ctx, o); err != nil {
+		t.Error(err)
+	}
+	st, err := near.Stats(testwait.Long(t))
+	must(t, err)
+	if st.Dead != 100 || st.Failing != 100 || st.Waiting != 100 {
+		t.Errorf("%+v, want 100 dead and 100 failing messages", st)
+	}
+}
