@@ -259,12 +259,12 @@ func (s *session) outcome(r *Row, err error) bool {
 	switch {
 	case err == nil:
 		s.Metrics.OutboxSent.Inc(1)
-		s.pending.Sent = append(s.pending.Sent, r.Seq)
+		s.pending.Sent = append(s.pending.Sent, r.Ref())
 		return true
 	case errors.Is(err, broker.ErrIndeterminate): // this class counts first
 	case errors.Is(err, broker.ErrMalformed), errors.Is(err, broker.ErrTooLarge), errors.Is(err, broker.ErrUnsupported):
 		s.Logger.Error("outbox: a message can never be sent and is dead now", "id", r.Message.ID, "queue", r.Queue, "error", err)
-		s.pending.Dead = append(s.pending.Dead, Failure{Seq: r.Seq, Reason: err.Error()})
+		s.pending.Dead = append(s.pending.Dead, Failure{Ref: r.Ref(), Reason: err.Error()})
 		return true
 	case errors.Is(err, broker.ErrUnavailable), errors.Is(err, broker.ErrClosed):
 		return false
@@ -277,7 +277,7 @@ func (s *session) outcome(r *Row, err error) bool {
 // fail adds r to the pending outcomes as a failed message, with the text of err, to be tried again
 // after the given time.
 func (s *session) fail(r *Row, err error, after time.Duration) {
-	s.pending.Failed = append(s.pending.Failed, Failure{Seq: r.Seq, Reason: err.Error(), After: after})
+	s.pending.Failed = append(s.pending.Failed, Failure{Ref: r.Ref(), Reason: err.Error(), After: after})
 }
 
 // report logs the number of failed messages among the pending outcomes and the first error, unless

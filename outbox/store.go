@@ -49,16 +49,26 @@ type Row struct {
 	Failures int   // publishes that have failed
 }
 
+// Ref returns what names the row in a [Settlement].
+func (r *Row) Ref() Ref { return Ref{Seq: r.Seq, ID: r.Message.ID} }
+
+// Ref names a row. The number alone is not enough: see Settle of sqloutbox.Store.
+type Ref struct {
+	Seq int64
+	ID  string // of the message
+}
+
 // Settlement holds the outcomes of rows.
 type Settlement struct {
-	Sent   []int64   // Seq of confirmed rows, which are deleted
+	Sent   []Ref     // confirmed rows, which are deleted
 	Failed []Failure // to try again
 	Dead   []Failure // never to try again
 }
 
 // Failure is the outcome of a row that was not published.
 type Failure struct {
-	Seq    int64
+	Ref
+
 	Reason string
 	After  time.Duration // when to try again, for Failed
 }

@@ -73,7 +73,7 @@ func TestOutbox(t *testing.T) {
 	if err != nil || len(rows) != 2 {
 		t.Fatalf("%v, %v", rows, err)
 	}
-	dead := outbox.Settlement{Dead: []outbox.Failure{{Seq: rows[0].Seq, Reason: "too large"}, {Seq: rows[1].Seq, Reason: "too late"}}}
+	dead := outbox.Settlement{Dead: []outbox.Failure{{Ref: rows[0].Ref(), Reason: "too large"}, {Ref: rows[1].Ref(), Reason: "too late"}}}
 	if err := b.Settle(ctx, dead); err != nil {
 		t.Fatal(err)
 	}

@@ -129,10 +129,10 @@ func TestMany(t *testing.T) {
 			if len(rows) == 0 {
 				break
 			}
-			var sent []int64
+			var sent []outbox.Ref
 			size := 0
 			for _, r := range rows {
-				sent = append(sent, r.Seq)
+				sent = append(sent, r.Ref())
 				size += len(r.Message.Body)
 			}
 			if size > 8<<20 {

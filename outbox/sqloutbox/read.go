@@ -60,33 +60,36 @@ func scan(rows sqlconn.Rows) (outbox.Row, error) {
 }
 
 // Settle implements [outbox.Store]: one transaction deletes the sent rows, sets the next attempt of
-// failed ones, and moves dead ones to the dead messages. Its statements name the rows by numbers
-// that are never used again. So a late call changes only rows whose outcome it has. It waits for
-// the database and returns the errors of update.
+// failed ones, and moves dead ones to the dead messages. It waits for the database and returns the
+// errors of update.
 //
-// On PostgreSQL it executes at most three statements, so that it ends in time over a slow link.
+//   - Its statements name the rows by number and id. So a late call changes only rows whose outcome
+//     it has. A crash of the server may undo a commit that did not wait for the disk, and PostgreSQL
+//     then gives the number again.
+//   - On PostgreSQL it executes at most three statements, so that it ends in time over a slow link.
 func (s *Store) Settle(ctx context.Context, o outbox.Settlement) error {
-	var failed, dead, dropped [][]any
+	var sent, failed, dead, gone [][]any
+	for _, r := range o.Sent {
+		sent = append(sent, []any{r.Seq, r.ID})
+	}
 	for _, f := range o.Failed {
-		failed = append(failed, []any{f.Seq, f.After.Microseconds(), clean(f.Reason)})
+		failed = append(failed, []any{f.Seq, f.ID, f.After.Microseconds(), clean(f.Reason)})
 	}
 	for _, f := range o.Dead {
-		dead = append(dead, []any{f.Seq, clean(f.Reason)})
-		dropped = append(dropped, []any{f.Seq})
+		dead = append(dead, []any{f.Seq, f.ID, clean(f.Reason)})
+		gone = append(gone, []any{f.Seq, f.ID})
 	}
 	return s.update(ctx, "settle", func(ctx context.Context, tx *sqlconn.Tx) error {
-		if len(o.Sent) > 0 {
-			if _, err := tx.Exec(ctx, s.text.sent, s.cfg.Namespace, s.text.list(o.Sent)); err != nil {
-				return err
-			}
-		}
-		if err := s.execute(ctx, tx, s.text.failed, failed, "seq bigint", "wait bigint", "reason text"); err != nil {
+		if err := s.execute(ctx, tx, s.text.sent, sent, "seq bigint", "id text"); err != nil {
 			return err
 		}
-		if err := s.execute(ctx, tx, s.text.dead, dead, "seq bigint", "reason text"); err != nil || tx.Dialect() == sqlconn.Postgres {
+		if err := s.execute(ctx, tx, s.text.failed, failed, "seq bigint", "id text", "wait bigint", "reason text"); err != nil {
 			return err
 		}
-		return s.execute(ctx, tx, s.text.remove, dropped)
+		if err := s.execute(ctx, tx, s.text.dead, dead, "seq bigint", "id text", "reason text"); err != nil || tx.Dialect() == sqlconn.Postgres {
+			return err
+		}
+		return s.execute(ctx, tx, s.text.sent, gone)
 	})
 }
 

@@ -25,7 +25,7 @@ func kill(t *testing.T, s *sqloutbox.Store) {
 	if len(rows) != 1 {
 		t.Fatalf("%d messages wait, want 1", len(rows))
 	}
-	must(t, s.Settle(testwait.Long(t), outbox.Settlement{Dead: []outbox.Failure{{Seq: rows[0].Seq, Reason: "too large"}}}))
+	must(t, s.Settle(testwait.Long(t), outbox.Settlement{Dead: []outbox.Failure{{Ref: rows[0].Ref(), Reason: "too large"}}}))
 }
 
 // TestRequeueTwice shows that Requeue loses no dead message whose id another message has. It puts
@@ -62,7 +62,7 @@ func TestRequeueTwice(t *testing.T) {
 			}
 		}
 		rows := waiting(t, s)
-		must(t, s.Settle(ctx, outbox.Settlement{Sent: []int64{rows[0].Seq, rows[1].Seq}}))
+		must(t, s.Settle(ctx, outbox.Settlement{Sent: []outbox.Ref{rows[0].Ref(), rows[1].Ref()}}))
 		if n, err := s.Requeue(ctx, "report"); n != 1 || err != nil {
 			t.Errorf("after the first was sent: %d put back, %v; want 1", n, err)
 		}
@@ -99,7 +99,7 @@ func TestRequeueRace(t *testing.T) {
 		}))
 		return n > 0
 	})
-	must(t, s.Settle(ctx, outbox.Settlement{Dead: []outbox.Failure{{Seq: rows[0].Seq, Reason: "too large"}}}))
+	must(t, s.Settle(ctx, outbox.Settlement{Dead: []outbox.Failure{{Ref: rows[0].Ref(), Reason: "too large"}}}))
 	must(t, u.Rollback())
 	select {
 	case n := <-done:

@@ -21,9 +21,9 @@ func TestSettle(t *testing.T) {
 		d.submit(t, s, numbered("m", "", 8)...)
 		rows := waiting(t, s)
 		must(t, s.Settle(ctx, outbox.Settlement{
-			Sent:   []int64{rows[0].Seq, rows[1].Seq},
-			Failed: []outbox.Failure{{Seq: rows[2].Seq, Reason: "away\x00"}, {Seq: rows[3].Seq, Reason: "late", After: time.Hour}},
-			Dead:   []outbox.Failure{{Seq: rows[4].Seq, Reason: "too large"}, {Seq: rows[5].Seq, Reason: "malformed"}},
+			Sent:   []outbox.Ref{rows[0].Ref(), rows[1].Ref()},
+			Failed: []outbox.Failure{{Ref: rows[2].Ref(), Reason: "away\x00"}, {Ref: rows[3].Ref(), Reason: "late", After: time.Hour}},
+			Dead:   []outbox.Failure{{Ref: rows[4].Ref(), Reason: "too large"}, {Ref: rows[5].Ref(), Reason: "malformed"}},
 		}))
 		left := waiting(t, s)
 		if got := ids(left); !slices.Equal(got, []string{"m2", "m6", "m7"}) {
@@ -45,6 +45,30 @@ func TestSettle(t *testing.T) {
 	})
 }
 
+// TestNumberAgain shows that a late outcome does not touch another message that has got the number
+// of its row. PostgreSQL gives a number again if a crash undid a commit that did not wait for the
+// disk.
+func TestNumberAgain(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, d *database) {
+		s, ctx := d.open(t), testwait.Long(t)
+		d.submit(t, s, numbered("lost", "", 3)...)
+		lost := waiting(t, s)
+		_, err := sqltest.OpenSQL(t, d.url).ExecContext(ctx, "UPDATE swarmiji_outbox SET id = 'next' || seq") // as if stored after the crash
+		must(t, err)
+		must(t, s.Settle(ctx, outbox.Settlement{
+			Sent:   []outbox.Ref{lost[0].Ref()},
+			Failed: []outbox.Failure{{Ref: lost[1].Ref(), After: time.Hour}},
+			Dead:   []outbox.Failure{{Ref: lost[2].Ref()}},
+		}))
+		st, err := s.Stats(ctx)
+		must(t, err)
+		if got := len(waiting(t, s)); got != 3 || st.Dead != 0 {
+			t.Errorf("%d messages wait and %d are dead, want 3 and 0", got, st.Dead)
+		}
+	})
+}
+
 // TestSettleFar shows that the outcomes of a page are stored in time over a slow link. With a trip
 // for each row a relay repeated them forever, and sent nothing more.
 func TestSettleFar(t *testing.T) {
@@ -56,7 +80,7 @@ func TestSettleFar(t *testing.T) {
 	far := (&database{link.URL(d.url)}).open(t)
 	var o outbox.Settlement
 	for i, r := range waiting(t, far) {
-		f := outbox.Failure{Seq: r.Seq, Reason: strings.Repeat("x", 1000)}
+		f := outbox.Failure{Ref: r.Ref(), Reason: strings.Repeat("x", 1000)}
 		if i%2 == 0 {
 			o.Dead = append(o.Dead, f)
 		} else {

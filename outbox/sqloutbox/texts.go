@@ -28,11 +28,10 @@ type texts struct {
 	// read: $2 buckets. It returns the columns of message.
 	read string
 
-	sent string // $2 list of seq
-	// The next two have arrays on PostgreSQL, and there dead does the work of remove too.
-	failed string // $2 seq, $3 wait, $4 reason
-	dead   string // $2 seq, $3 reason
-	remove string // $2 seq
+	// The parameters of these three are arrays on PostgreSQL. There dead also deletes the rows.
+	sent   string // $2 seq, $3 id; deletes rows
+	failed string // $2 seq, $3 id, $4 wait, $5 reason
+	dead   string // $2 seq, $3 id, $4 reason
 
 	stats   string // returns waiting, age of the oldest, failing, dead, relays
 	reason  string // returns the reason of the oldest failing message
@@ -86,12 +85,11 @@ func newTexts(d sqlconn.Dialect) *texts {
 		own:       `UPDATE swarmiji_outbox_bucket SET owner = $3, until = $4 WHERE namespace = $1 AND bucket ` + in,
 		leave:     `UPDATE swarmiji_outbox_bucket SET owner = '', until = 0 WHERE namespace = $1 AND owner = $2`,
 		gone:      `DELETE FROM swarmiji_outbox_relay WHERE namespace = $1 AND relay = $2`,
-		failed: `UPDATE swarmiji_outbox SET failures = failures + 1, retry = ` + now + ` + $3, reason = $4
-			WHERE namespace = $1 AND seq = $2`,
+		failed: `UPDATE swarmiji_outbox SET failures = failures + 1, retry = ` + now + ` + $4, reason = $5
+			WHERE namespace = $1 AND seq = $2 AND id = $3`,
 		dead: `INSERT INTO swarmiji_outbox_dead (seq, died, reason, stored, ` + content + `)
-			SELECT seq, ` + now + `, CAST($3 AS text), stored, ` + content + ` FROM swarmiji_outbox WHERE namespace = $1 AND seq = $2`,
-		sent:   `DELETE FROM swarmiji_outbox WHERE namespace = $1 AND seq ` + in,
-		remove: `DELETE FROM swarmiji_outbox WHERE namespace = $1 AND seq = $2`,
+			SELECT seq, ` + now + `, $4, stored, ` + content + ` FROM swarmiji_outbox WHERE namespace = $1 AND seq = $2 AND id = $3`,
+		sent: `DELETE FROM swarmiji_outbox WHERE namespace = $1 AND seq = $2 AND id = $3`,
 		stats: `SELECT count(*), coalesce(` + now + ` - min(stored), 0), count(CASE WHEN retry > 0 THEN 1 END),
 			(SELECT count(*) FROM swarmiji_outbox_dead WHERE namespace = $1),
 			(SELECT count(*) FROM swarmiji_outbox_relay WHERE namespace = $1 AND until > ` + once + `)
@@ -120,14 +118,15 @@ func newTexts(d sqlconn.Dialect) *texts {
 		t.bytes = "bytea"
 		t.buckets += " FOR UPDATE"
 		t.deadRows += " FOR UPDATE"
+		t.sent = `DELETE FROM swarmiji_outbox AS o USING unnest(CAST($2 AS bigint[]), CAST($3 AS text[])) AS v(seq, id)
+			WHERE o.namespace = $1 AND o.seq = v.seq AND o.id = v.id`
 		t.failed = `UPDATE swarmiji_outbox AS o SET failures = o.failures + 1, retry = ` + now + ` + v.wait, reason = v.reason
-			FROM unnest(CAST($2 AS bigint[]), CAST($3 AS bigint[]), CAST($4 AS text[])) AS v(seq, wait, reason)
-			WHERE o.namespace = $1 AND o.seq = v.seq`
-		t.dead = `WITH v AS (SELECT * FROM unnest(CAST($2 AS bigint[]), CAST($3 AS text[])) AS v(number, why)),
-			gone AS (DELETE FROM swarmiji_outbox USING v WHERE namespace = $1 AND seq = v.number RETURNING seq, v.why, stored, ` + content + `)
+			FROM unnest(CAST($2 AS bigint[]), CAST($3 AS text[]), CAST($4 AS bigint[]), CAST($5 AS text[])) AS v(seq, id, wait, reason)
+			WHERE o.namespace = $1 AND o.seq = v.seq AND o.id = v.id`
+		t.dead = `WITH gone AS (DELETE FROM swarmiji_outbox USING unnest(CAST($2 AS bigint[]), CAST($3 AS text[]), CAST($4 AS text[])) AS v(number, name, why)
+			WHERE namespace = $1 AND seq = v.number AND id = v.name RETURNING seq, v.why, stored, ` + content + `)
 			INSERT INTO swarmiji_outbox_dead (seq, died, reason, stored, ` + content + `)
 			SELECT seq, ` + now + `, why, stored, ` + content + ` FROM gone`
-		t.remove = ""
 		t.read = page(`SELECT i.seq, i.size FROM unnest($2::bigint[]) AS b(bucket) CROSS JOIN LATERAL (
 				SELECT r.seq, length(r.body) AS size FROM swarmiji_outbox AS r WHERE r.bucket = b.bucket AND `+strings.Replace(ready, byKey, "", 1)+`
 				ORDER BY r.seq LIMIT `+bucketRows+`) AS i
