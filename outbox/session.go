@@ -43,14 +43,15 @@ func backoff(base, most time.Duration, n int) time.Duration {
 type session struct {
 	Config
 
-	name     string
-	declared bool
-	share    Share
-	leased   time.Time  // before the last call of Lease that succeeded; zero: none has
-	pending  Settlement // outcomes that are not stored yet
-	idle     time.Duration
-	away     int  // errors in a row
-	failing  bool // the last publish had failures
+	name      string
+	declared  bool
+	share     Share
+	leased    time.Time  // before the last call of Lease that succeeded; zero: none has
+	pending   Settlement // outcomes that are not stored yet
+	idle      time.Duration
+	away      int  // errors in a row
+	failing   bool // the last publish had failures
+	recovered bool // the last page was sent without failures
 }
 
 // run repeats pass until ctx ends, and then returns nil. If there are no messages it rests between
@@ -134,11 +135,13 @@ func (s *session) pass(ctx context.Context) (found bool, err error) {
 	}
 	reading, cancel := context.WithTimeout(ctx, s.Lease/3)
 	defer cancel()
-	rows, err := s.Store.Read(reading, s.share.Buckets)
+	rows, err := s.Store.Read(reading, s.share.Buckets, s.recovered)
 	if err != nil || len(rows) == 0 {
 		return false, err
 	}
 	err = s.publish(ctx, rows)
+	// After an outage all messages may have failed. A few of them show whether they can be sent again.
+	s.recovered = err == nil && len(s.pending.Failed) == 0
 	return true, errors.Join(err, s.settle(ctx))
 }
 

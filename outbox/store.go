@@ -21,11 +21,11 @@ type Store interface {
 	Leave(ctx context.Context, relay string) error
 	// Read returns messages of the buckets, ordered by Seq, up to some hundred and some MiB. It
 	// returns no message of a key that a failed message stops. A failed message is returned when its
-	// time has come.
+	// time has come. Unless many is true, failed messages are a small part of the result.
 	//
 	// All messages that were committed before the call are considered. So if a message of a key is
 	// returned, all earlier ones of the key are returned too, or are gone.
-	Read(ctx context.Context, buckets []int) ([]Row, error)
+	Read(ctx context.Context, buckets []int, many bool) ([]Row, error)
 	// Settle stores the outcomes of rows in one transaction. It may be repeated. Rows that are gone
 	// are ignored.
 	Settle(ctx context.Context, s Settlement) error

@@ -69,7 +69,7 @@ func (b *boxed) command(ctx context.Context, args ...string) (status int, stdout
 func TestOutbox(t *testing.T) {
 	t.Parallel()
 	b, ctx := newBoxed(t, ""), testwait.Long(t)
-	rows, err := b.Read(ctx, all64())
+	rows, err := b.Read(ctx, all64(), false)
 	if err != nil || len(rows) != 2 {
 		t.Fatalf("%v, %v", rows, err)
 	}

@@ -29,8 +29,10 @@ func TestReadPlan(t *testing.T) {
 		plan += step + "\n"
 	}
 	must(t, rows.Err())
-	if !strings.Contains(plan, "swarmiji_outbox_stopped (namespace=? AND bucket=? AND order_key=?)") {
-		t.Errorf("the plan is\n%s", plan)
+	for _, want := range []string{"stopped (namespace=? AND bucket=? AND order_key=?)", "failed (namespace=? AND bucket=? AND retry>? AND retry<?)"} {
+		if !strings.Contains(plan, "swarmiji_outbox_"+want) {
+			t.Errorf("%s is missing; the plan is\n%s", want, plan)
+		}
 	}
 }
 
@@ -60,7 +62,12 @@ func TestReadPlanOfOneBucket(t *testing.T) {
 		}
 		return errors.Join(rows.Err(), rows.Close())
 	}))
-	if !strings.Contains(plan, "Index Scan using swarmiji_outbox_ready on swarmiji_outbox r ") {
-		t.Errorf("the plan is\n%s", plan)
+	for _, want := range []string{"ready on swarmiji_outbox r ", "failed on swarmiji_outbox r_1 "} {
+		if !strings.Contains(plan, "Index Scan using swarmiji_outbox_"+want) {
+			t.Errorf("%s is missing; the plan is\n%s", want, plan)
+		}
+	}
+	if n := strings.Count(plan, "(bucket = b"); n != 2 {
+		t.Errorf("%d of 2 scans are for one bucket; the plan is\n%s", n, plan)
 	}
 }

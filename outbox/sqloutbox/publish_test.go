@@ -28,7 +28,7 @@ func all() []int {
 // waiting returns the messages that a relay would read.
 func waiting(t testing.TB, s outbox.Store) []outbox.Row {
 	t.Helper()
-	rows, err := s.Read(testwait.Long(t), all())
+	rows, err := s.Read(testwait.Long(t), all(), false)
 	must(t, err)
 	return rows
 }

@@ -13,9 +13,13 @@ import (
 )
 
 // Read implements [outbox.Store]: it returns up to 256 messages and 32 failed ones of these
-// buckets, about 4 MiB together, ordered by Seq. It waits for the database and returns the errors
-// of view.
-func (s *Store) Read(ctx context.Context, buckets []int) ([]outbox.Row, error) {
+// buckets, about 4 MiB together, ordered by Seq. If many is true, it returns up to 256 failed ones.
+// It waits for the database and returns the errors of view.
+func (s *Store) Read(ctx context.Context, buckets []int, many bool) ([]outbox.Row, error) {
+	text := s.text.read
+	if many {
+		text = s.text.readMany
+	}
 	numbers := make([]int64, len(buckets))
 	for i, b := range buckets {
 		numbers[i] = int64(b)
@@ -23,7 +27,7 @@ func (s *Store) Read(ctx context.Context, buckets []int) ([]outbox.Row, error) {
 	var page []outbox.Row
 	err := s.view(ctx, "read", func(ctx context.Context, tx *sqlconn.Tx) error {
 		page = nil
-		rows, err := tx.Query(ctx, s.text.read, s.cfg.Namespace, s.text.list(numbers))
+		rows, err := tx.Query(ctx, text, s.cfg.Namespace, s.text.list(numbers))
 		if err != nil {
 			return err
 		}

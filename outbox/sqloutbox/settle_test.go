@@ -99,3 +99,22 @@ func TestSettleFar(t *testing.T) {
 		t.Errorf("%+v, want 100 dead and 100 failing messages", st)
 	}
 }
+
+// TestReadFailed shows that a page has few of the messages that failed, or many if the caller asks.
+func TestReadFailed(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, d *database) {
+		s, ctx := d.open(t), testwait.Long(t)
+		d.submit(t, s, numbered("m", "", 500)...)
+		_, err := sqltest.OpenSQL(t, d.url).ExecContext(ctx, "UPDATE swarmiji_outbox SET bucket = seq % 64, failures = 1, retry = 1")
+		must(t, err)
+		d.submit(t, s, numbered("fresh", "", 3)...)
+		for many, want := range map[bool]int{false: 32 + 3, true: 256 + 3} {
+			rows, err := s.Read(ctx, all(), many)
+			must(t, err)
+			if len(rows) != want {
+				t.Errorf("many %v: %d messages, want %d", many, len(rows), want)
+			}
+		}
+	})
+}

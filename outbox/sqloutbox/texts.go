@@ -25,8 +25,9 @@ type texts struct {
 	leave      string // $2 relay
 	gone       string // $2 relay
 
-	// read: $2 buckets. It returns the columns of message.
-	read string
+	// read and readMany: $2 buckets. They return the columns of message, for rows of one page. The
+	// second one has more rows that failed before.
+	read, readMany string
 
 	// The parameters of these three are arrays on PostgreSQL. There dead also deletes the rows.
 	sent   string // $2 seq, $3 id; deletes rows
@@ -44,8 +45,9 @@ type texts struct {
 }
 
 const (
-	// bucketRows limits the messages of one bucket in a page, pageRows those of a page that have not
-	// failed, and pageFailed those that have.
+	// bucketRows limits the messages of one bucket in a page, those that have failed and the others.
+	// pageRows limits those of a page that have not failed, and pageFailed those that have. If the
+	// latter can be sent, their limit is pageRows too.
 	bucketRows = "16"
 	pageRows   = "256"
 	pageFailed = "32"
@@ -104,16 +106,16 @@ func newTexts(d sqlconn.Dialect) *texts {
 		deadRows: `SELECT seq FROM swarmiji_outbox_dead WHERE namespace = $1 AND id = $2 ORDER BY seq`,
 		drop:     `DELETE FROM swarmiji_outbox_dead WHERE namespace = $1 AND id = $2`,
 	}
-	page := func(fresh, failed string) string {
+	page := func(fresh, failed, limit string) string {
 		return `WITH page AS (SELECT x.seq, sum(x.size) OVER (ORDER BY x.seq) - x.size AS before, ` + once + ` AS clock FROM (
-				SELECT * FROM (` + fresh + `) AS f
+				SELECT * FROM (` + fresh + ` ORDER BY i.seq LIMIT ` + pageRows + `) AS f
 				UNION ALL
-				SELECT * FROM (SELECT f.seq, length(f.body) AS size FROM swarmiji_outbox AS f WHERE f.namespace = $1 AND ` + failed + `
-					AND f.retry > 0 AND f.retry <= ` + once + ` ORDER BY f.retry LIMIT ` + pageFailed + `) AS e
+				SELECT * FROM (` + failed + ` ORDER BY i.retry LIMIT ` + limit + `) AS e
 			) AS x)
 			SELECT ` + message + ` FROM page AS p JOIN swarmiji_outbox AS o ON o.seq = p.seq
 			WHERE p.before < ` + pageBytes + ` ORDER BY o.seq`
 	}
+	due := `r.namespace = $1 AND r.retry > 0 AND r.retry <= ` + once
 	if d == sqlconn.Postgres {
 		t.bytes = "bytea"
 		t.buckets += " FOR UPDATE"
@@ -127,16 +129,23 @@ func newTexts(d sqlconn.Dialect) *texts {
 			WHERE namespace = $1 AND seq = v.number AND id = v.name RETURNING seq, v.why, stored, ` + content + `)
 			INSERT INTO swarmiji_outbox_dead (seq, died, reason, stored, ` + content + `)
 			SELECT seq, ` + now + `, why, stored, ` + content + ` FROM gone`
-		t.read = page(`SELECT i.seq, i.size FROM unnest($2::bigint[]) AS b(bucket) CROSS JOIN LATERAL (
-				SELECT r.seq, length(r.body) AS size FROM swarmiji_outbox AS r WHERE r.bucket = b.bucket AND `+strings.Replace(ready, byKey, "", 1)+`
-				ORDER BY r.seq LIMIT `+bucketRows+`) AS i
-			ORDER BY i.seq LIMIT `+pageRows, "f.bucket "+in)
+		// Without LATERAL each page would sort all failed messages.
+		each := func(what, order string) string {
+			return `SELECT i.seq, i.size FROM unnest($2::bigint[]) AS b(bucket) CROSS JOIN LATERAL (
+				SELECT r.seq, r.retry, length(r.body) AS size FROM swarmiji_outbox AS r WHERE r.bucket = b.bucket AND ` + what + `
+				ORDER BY r.` + order + ` LIMIT ` + bucketRows + `) AS i`
+		}
+		fresh, failed := each(strings.Replace(ready, byKey, "", 1), "seq"), each(due, "retry")
+		t.read, t.readMany = page(fresh, failed, pageFailed), page(fresh, failed, pageRows)
 		return t
 	}
-	t.read = page(`SELECT i.seq, length(i.body) AS size FROM json_each($2) AS b CROSS JOIN swarmiji_outbox AS i
-		WHERE i.seq IN (SELECT r.seq FROM swarmiji_outbox AS r WHERE r.bucket = b.value AND `+ready+`
-			ORDER BY r.seq LIMIT `+bucketRows+`)
-		ORDER BY i.seq LIMIT `+pageRows, "f.bucket "+in)
+	each := func(what, order string) string {
+		return `SELECT i.seq, length(i.body) AS size FROM json_each($2) AS b CROSS JOIN swarmiji_outbox AS i
+			WHERE i.seq IN (SELECT r.seq FROM swarmiji_outbox AS r WHERE r.bucket = b.value AND ` + what + `
+				ORDER BY r.` + order + ` LIMIT ` + bucketRows + `)`
+	}
+	fresh, failed := each(ready, "seq"), each(due, "retry")
+	t.read, t.readMany = page(fresh, failed, pageFailed), page(fresh, failed, pageRows)
 	return t
 }
 
