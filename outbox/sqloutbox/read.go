@@ -68,9 +68,9 @@ func scan(rows sqlconn.Rows) (outbox.Row, error) {
 // errors of update.
 //
 //   - Its statements name the rows by number and id. So a late call changes only rows whose outcome
-//     it has. A crash of the server may undo a commit that did not wait for the disk, and PostgreSQL
+//     it has. A crash of the server may undo a commit that did not wait for the disk. PostgreSQL
 //     then gives the number again.
-//   - On PostgreSQL it executes at most three statements, so that it ends in time over a slow link.
+//   - On PostgreSQL it executes at most three statements. So it ends in time over a slow link.
 func (s *Store) Settle(ctx context.Context, o outbox.Settlement) error {
 	var sent, failed, dead, gone [][]any
 	for _, r := range o.Sent {

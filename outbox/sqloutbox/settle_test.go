@@ -54,7 +54,8 @@ func TestNumberAgain(t *testing.T) {
 		s, ctx := d.open(t), testwait.Long(t)
 		d.submit(t, s, numbered("lost", "", 3)...)
 		lost := waiting(t, s)
-		_, err := sqltest.OpenSQL(t, d.url).ExecContext(ctx, "UPDATE swarmiji_outbox SET id = 'next' || seq") // as if stored after the crash
+		// As if they were stored after the crash.
+		_, err := sqltest.OpenSQL(t, d.url).ExecContext(ctx, "UPDATE swarmiji_outbox SET id = 'next' || seq")
 		must(t, err)
 		must(t, s.Settle(ctx, outbox.Settlement{
 			Sent:   []outbox.Ref{lost[0].Ref()},
