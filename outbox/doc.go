@@ -24,6 +24,6 @@
 //
 // A relay may be paused for longer than its lease, as in a stopped virtual machine. It may then
 // publish messages late that another relay has published since. Their ids are the same, but the
-// order of the key may break. Nothing is lost: deletions name stored rows, and the number of a row
-// is never used again.
+// order of the key may break. Nothing is lost: deletions name the stored rows by number and id.
+// PostgreSQL may give a number again, if a crash undid a commit that did not wait for the disk.
 package outbox

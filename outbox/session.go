@@ -43,14 +43,15 @@ func backoff(base, most time.Duration, n int) time.Duration {
 type session struct {
 	Config
 
-	name     string
-	declared bool
-	share    Share
-	leased   time.Time  // before the last call of Lease that succeeded; zero: none has
-	pending  Settlement // outcomes that are not stored yet
-	idle     time.Duration
-	away     int  // errors in a row
-	failing  bool // the last publish had failures
+	name      string
+	declared  bool
+	share     Share
+	leased    time.Time  // before the last call of Lease that succeeded; zero: none has
+	pending   Settlement // outcomes that are not stored yet
+	idle      time.Duration
+	away      int  // errors in a row
+	failing   bool // the last publish had failures
+	recovered bool // the last page was sent without failures
 }
 
 // run repeats pass until ctx ends, and then returns nil. If there are no messages it rests between
@@ -134,11 +135,13 @@ func (s *session) pass(ctx context.Context) (found bool, err error) {
 	}
 	reading, cancel := context.WithTimeout(ctx, s.Lease/3)
 	defer cancel()
-	rows, err := s.Store.Read(reading, s.share.Buckets)
+	rows, err := s.Store.Read(reading, s.share.Buckets, s.recovered)
 	if err != nil || len(rows) == 0 {
 		return false, err
 	}
 	err = s.publish(ctx, rows)
+	// After an outage all messages may have failed. A few of them show whether they can be sent again.
+	s.recovered = err == nil && len(s.pending.Failed) == 0
 	return true, errors.Join(err, s.settle(ctx))
 }
 
@@ -259,12 +262,12 @@ func (s *session) outcome(r *Row, err error) bool {
 	switch {
 	case err == nil:
 		s.Metrics.OutboxSent.Inc(1)
-		s.pending.Sent = append(s.pending.Sent, r.Seq)
+		s.pending.Sent = append(s.pending.Sent, r.Ref())
 		return true
 	case errors.Is(err, broker.ErrIndeterminate): // this class counts first
 	case errors.Is(err, broker.ErrMalformed), errors.Is(err, broker.ErrTooLarge), errors.Is(err, broker.ErrUnsupported):
 		s.Logger.Error("outbox: a message can never be sent and is dead now", "id", r.Message.ID, "queue", r.Queue, "error", err)
-		s.pending.Dead = append(s.pending.Dead, Failure{Seq: r.Seq, Reason: err.Error()})
+		s.pending.Dead = append(s.pending.Dead, Failure{Ref: r.Ref(), Reason: err.Error()})
 		return true
 	case errors.Is(err, broker.ErrUnavailable), errors.Is(err, broker.ErrClosed):
 		return false
@@ -277,7 +280,7 @@ func (s *session) outcome(r *Row, err error) bool {
 // fail adds r to the pending outcomes as a failed message, with the text of err, to be tried again
 // after the given time.
 func (s *session) fail(r *Row, err error, after time.Duration) {
-	s.pending.Failed = append(s.pending.Failed, Failure{Seq: r.Seq, Reason: err.Error(), After: after})
+	s.pending.Failed = append(s.pending.Failed, Failure{Ref: r.Ref(), Reason: err.Error(), After: after})
 }
 
 // report logs the number of failed messages among the pending outcomes and the first error, unless

@@ -21,11 +21,11 @@ type Store interface {
 	Leave(ctx context.Context, relay string) error
 	// Read returns messages of the buckets, ordered by Seq, up to some hundred and some MiB. It
 	// returns no message of a key that a failed message stops. A failed message is returned when its
-	// time has come.
+	// time has come. Unless many is true, failed messages are a small part of the result.
 	//
 	// All messages that were committed before the call are considered. So if a message of a key is
 	// returned, all earlier ones of the key are returned too, or are gone.
-	Read(ctx context.Context, buckets []int) ([]Row, error)
+	Read(ctx context.Context, buckets []int, many bool) ([]Row, error)
 	// Settle stores the outcomes of rows in one transaction. It may be repeated. Rows that are gone
 	// are ignored.
 	Settle(ctx context.Context, s Settlement) error
@@ -49,16 +49,26 @@ type Row struct {
 	Failures int   // publishes that have failed
 }
 
+// Ref returns what names the row in a [Settlement].
+func (r *Row) Ref() Ref { return Ref{Seq: r.Seq, ID: r.Message.ID} }
+
+// Ref names a row. The number alone is not enough: see Settle of sqloutbox.Store.
+type Ref struct {
+	Seq int64
+	ID  string // of the message
+}
+
 // Settlement holds the outcomes of rows.
 type Settlement struct {
-	Sent   []int64   // Seq of confirmed rows, which are deleted
+	Sent   []Ref     // confirmed rows, which are deleted
 	Failed []Failure // to try again
 	Dead   []Failure // never to try again
 }
 
 // Failure is the outcome of a row that was not published.
 type Failure struct {
-	Seq    int64
+	Ref
+
 	Reason string
 	After  time.Duration // when to try again, for Failed
 }
@@ -91,7 +101,8 @@ type Inspector interface {
 	// Dead returns up to most dead messages, the oldest first.
 	Dead(ctx context.Context, most int) ([]DeadMessage, error)
 	// Requeue puts dead messages back, behind the messages that wait, and returns their number. Ids of
-	// no dead message are ignored.
+	// no dead message are ignored. A message stays dead while another one with its id, generation and
+	// queue waits. Of several such dead messages, one call puts back the oldest.
 	Requeue(ctx context.Context, ids ...string) (int, error)
 	// Drop deletes dead messages for good and returns their number. Ids of no dead message are
 	// ignored.

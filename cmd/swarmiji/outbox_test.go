@@ -69,11 +69,11 @@ func (b *boxed) command(ctx context.Context, args ...string) (status int, stdout
 func TestOutbox(t *testing.T) {
 	t.Parallel()
 	b, ctx := newBoxed(t, ""), testwait.Long(t)
-	rows, err := b.Read(ctx, all64())
+	rows, err := b.Read(ctx, all64(), false)
 	if err != nil || len(rows) != 2 {
 		t.Fatalf("%v, %v", rows, err)
 	}
-	dead := outbox.Settlement{Dead: []outbox.Failure{{Seq: rows[0].Seq, Reason: "too large"}, {Seq: rows[1].Seq, Reason: "too late"}}}
+	dead := outbox.Settlement{Dead: []outbox.Failure{{Ref: rows[0].Ref(), Reason: "too large"}, {Ref: rows[1].Ref(), Reason: "too late"}}}
 	if err := b.Settle(ctx, dead); err != nil {
 		t.Fatal(err)
 	}

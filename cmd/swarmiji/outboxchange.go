@@ -15,8 +15,8 @@ func (a *app) outboxRequeueCmd(url *string) *cobra.Command {
 		Use:   "requeue ID...",
 		Short: "Send dead messages of an outbox again",
 		Long: "Requeue puts the dead messages of these tasks back into the outbox, behind the messages that wait, and prints\n" +
-			"their number. Relays send them again. It is safe to repeat the command. Exit status: 3 if no dead message has\n" +
-			"one of the ids.",
+			"their number. Relays send them again. It is safe to repeat the command. A message stays dead while another one\n" +
+			"of its task waits for the same queue. Exit status: 3 if no message was put back.",
 		Example: "  swarmiji outbox requeue report-2026-10 --store sqlite:///var/lib/app.db\n" +
 			"  swarmiji outbox requeue report-2026-10 report-2026-11",
 		Args: cobra.MinimumNArgs(1),
@@ -55,6 +55,9 @@ func (a *app) outboxChange(cmd *cobra.Command, url, what string, ids []string, c
 		n, err := change(s, ctx, ids...)
 		if err == nil && n == 0 {
 			err = fmt.Errorf("%w: no dead message of the outbox has such an id", cli.ErrNotFound)
+			if what == "requeued" {
+				err = fmt.Errorf("%w, or a message with it still waits", err)
+			}
 		}
 		if err != nil {
 			return err

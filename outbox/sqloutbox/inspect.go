@@ -57,32 +57,79 @@ func (s *Store) Dead(ctx context.Context, most int) ([]outbox.DeadMessage, error
 
 // Requeue implements [outbox.Inspector]: one transaction puts dead messages back, notifies the
 // relays, and returns their number. It waits for the database and returns the errors of update.
-func (s *Store) Requeue(ctx context.Context, ids ...string) (int, error) {
-	return s.each(ctx, "requeue", ids, s.text.back, s.text.drop)
+//
+// A message stays dead while another one with its id, generation and queue waits in the outbox. Of
+// several such dead messages, one call puts back the oldest.
+func (s *Store) Requeue(ctx context.Context, ids ...string) (n int, err error) {
+	err = s.update(ctx, "requeue", func(ctx context.Context, tx *sqlconn.Tx) error {
+		n = 0
+		for _, id := range ids {
+			back, err := s.requeue(ctx, tx, id)
+			if err != nil {
+				return err
+			}
+			n += back
+		}
+		tx.Notify(s.topic)
+		return nil
+	})
+	return n, err
+}
+
+// requeue does the work of Requeue for one id in transaction tx. It locks the dead messages, and
+// waits for transactions that hold them or that submit such a message. It returns the number of
+// messages that it put back, and the errors of its statements.
+func (s *Store) requeue(ctx context.Context, tx *sqlconn.Tx, id string) (n int, err error) {
+	dead, err := s.deadRows(ctx, tx, id)
+	if err != nil {
+		return 0, err
+	}
+	for _, seq := range dead {
+		back, err := tx.Exec(ctx, s.text.back, s.cfg.Namespace, seq)
+		if err != nil {
+			return 0, err
+		}
+		if back == 0 { // such a message waits
+			continue
+		}
+		if _, err := tx.Exec(ctx, s.text.revived, s.cfg.Namespace, seq); err != nil {
+			return 0, err
+		}
+		n++
+	}
+	return n, nil
+}
+
+// deadRows returns the numbers of the dead messages with this id, the oldest first, and locks them
+// until the transaction ends. It waits for transactions that hold them. It returns the errors of
+// its statement.
+func (s *Store) deadRows(ctx context.Context, tx *sqlconn.Tx, id string) (dead []int64, err error) {
+	rows, err := tx.Query(ctx, s.text.deadRows, s.cfg.Namespace, id)
+	if err != nil {
+		return nil, err
+	}
+	for rows.Next() {
+		var seq int64
+		if err := rows.Scan(&seq); err != nil {
+			return nil, err
+		}
+		dead = append(dead, seq)
+	}
+	return dead, errors.Join(rows.Err(), rows.Close())
 }
 
 // Drop implements [outbox.Inspector]: one transaction deletes dead messages and returns their
 // number. It waits for the database and returns the errors of update.
-func (s *Store) Drop(ctx context.Context, ids ...string) (int, error) {
-	return s.each(ctx, "drop", ids, s.text.drop)
-}
-
-// each executes the statements with each id in one transaction, and notifies the relays. It returns
-// the number of rows that the last statement changed, for all ids together. It waits for the
-// database and returns the errors of update; what names the operation.
-func (s *Store) each(ctx context.Context, what string, ids []string, statements ...string) (n int, err error) {
-	err = s.update(ctx, what, func(ctx context.Context, tx *sqlconn.Tx) error {
+func (s *Store) Drop(ctx context.Context, ids ...string) (n int, err error) {
+	err = s.update(ctx, "drop", func(ctx context.Context, tx *sqlconn.Tx) error {
 		n = 0
 		for _, id := range ids {
-			var changed int64
-			for _, text := range statements {
-				if changed, err = tx.Exec(ctx, text, s.cfg.Namespace, id); err != nil {
-					return err
-				}
+			dropped, err := tx.Exec(ctx, s.text.drop, s.cfg.Namespace, id)
+			if err != nil {
+				return err
 			}
-			n += int(changed)
+			n += int(dropped)
 		}
-		tx.Notify(s.topic)
 		return nil
 	})
 	return n, err

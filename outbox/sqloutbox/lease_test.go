@@ -99,7 +99,7 @@ func TestNamespaces(t *testing.T) {
 		}
 		rows := waiting(t, one)
 		must(t, other.Settle(ctx, outbox.Settlement{
-			Sent: []int64{rows[0].Seq}, Dead: []outbox.Failure{{Seq: rows[1].Seq}}, Failed: []outbox.Failure{{Seq: rows[1].Seq, After: time.Hour}},
+			Sent: []outbox.Ref{rows[0].Ref()}, Dead: []outbox.Failure{{Ref: rows[1].Ref()}}, Failed: []outbox.Failure{{Ref: rows[1].Ref(), After: time.Hour}},
 		}))
 		if a, b := len(waiting(t, one)), len(waiting(t, other)); a != 2 || b != 1 {
 			t.Errorf("%d and %d messages wait, want 2 and 1", a, b)

@@ -28,7 +28,7 @@ func all() []int {
 // waiting returns the messages that a relay would read.
 func waiting(t testing.TB, s outbox.Store) []outbox.Row {
 	t.Helper()
-	rows, err := s.Read(testwait.Long(t), all())
+	rows, err := s.Read(testwait.Long(t), all(), false)
 	must(t, err)
 	return rows
 }
@@ -129,10 +129,10 @@ func TestMany(t *testing.T) {
 			if len(rows) == 0 {
 				break
 			}
-			var sent []int64
+			var sent []outbox.Ref
 			size := 0
 			for _, r := range rows {
-				sent = append(sent, r.Seq)
+				sent = append(sent, r.Ref())
 				size += len(r.Message.Body)
 			}
 			if size > 8<<20 {

@@ -13,9 +13,13 @@ import (
 )
 
 // Read implements [outbox.Store]: it returns up to 256 messages and 32 failed ones of these
-// buckets, about 4 MiB together, ordered by Seq. It waits for the database and returns the errors
-// of view.
-func (s *Store) Read(ctx context.Context, buckets []int) ([]outbox.Row, error) {
+// buckets, about 4 MiB together, ordered by Seq. If many is true, it returns up to 256 failed ones.
+// It waits for the database and returns the errors of view.
+func (s *Store) Read(ctx context.Context, buckets []int, many bool) ([]outbox.Row, error) {
+	text := s.text.read
+	if many {
+		text = s.text.readMany
+	}
 	numbers := make([]int64, len(buckets))
 	for i, b := range buckets {
 		numbers[i] = int64(b)
@@ -23,7 +27,7 @@ func (s *Store) Read(ctx context.Context, buckets []int) ([]outbox.Row, error) {
 	var page []outbox.Row
 	err := s.view(ctx, "read", func(ctx context.Context, tx *sqlconn.Tx) error {
 		page = nil
-		rows, err := tx.Query(ctx, s.text.read, s.cfg.Namespace, s.text.list(numbers))
+		rows, err := tx.Query(ctx, text, s.cfg.Namespace, s.text.list(numbers))
 		if err != nil {
 			return err
 		}
@@ -60,31 +64,52 @@ func scan(rows sqlconn.Rows) (outbox.Row, error) {
 }
 
 // Settle implements [outbox.Store]: one transaction deletes the sent rows, sets the next attempt of
-// failed ones, and moves dead ones to the dead messages. Its statements name the rows by numbers
-// that are never used again. So a late call changes only rows whose outcome it has. It waits for
-// the database and returns the errors of update.
+// failed ones, and moves dead ones to the dead messages. It waits for the database and returns the
+// errors of update.
+//
+//   - Its statements name the rows by number and id. So a late call changes only rows whose outcome
+//     it has. A crash of the server may undo a commit that did not wait for the disk. PostgreSQL
+//     then gives the number again.
+//   - On PostgreSQL it executes at most three statements. So it ends in time over a slow link.
 func (s *Store) Settle(ctx context.Context, o outbox.Settlement) error {
+	var sent, failed, dead, gone [][]any
+	for _, r := range o.Sent {
+		sent = append(sent, []any{r.Seq, r.ID})
+	}
+	for _, f := range o.Failed {
+		failed = append(failed, []any{f.Seq, f.ID, f.After.Microseconds(), clean(f.Reason)})
+	}
+	for _, f := range o.Dead {
+		dead = append(dead, []any{f.Seq, f.ID, clean(f.Reason)})
+		gone = append(gone, []any{f.Seq, f.ID})
+	}
 	return s.update(ctx, "settle", func(ctx context.Context, tx *sqlconn.Tx) error {
-		if len(o.Sent) > 0 {
-			if _, err := tx.Exec(ctx, s.text.sent, s.cfg.Namespace, s.text.list(o.Sent)); err != nil {
-				return err
-			}
+		if err := s.execute(ctx, tx, s.text.sent, sent, "seq bigint", "id text"); err != nil {
+			return err
 		}
-		for _, f := range o.Failed {
-			if _, err := tx.Exec(ctx, s.text.failed, s.cfg.Namespace, f.Seq, f.After.Microseconds(), clean(f.Reason)); err != nil {
-				return err
-			}
+		if err := s.execute(ctx, tx, s.text.failed, failed, "seq bigint", "id text", "wait bigint", "reason text"); err != nil {
+			return err
 		}
-		for _, f := range o.Dead {
-			if _, err := tx.Exec(ctx, s.text.dead, s.cfg.Namespace, f.Seq, clean(f.Reason)); err != nil {
-				return err
-			}
-			if _, err := tx.Exec(ctx, s.text.remove, s.cfg.Namespace, f.Seq); err != nil {
-				return err
-			}
+		if err := s.execute(ctx, tx, s.text.dead, dead, "seq bigint", "id text", "reason text"); err != nil || tx.Dialect() == sqlconn.Postgres {
+			return err
 		}
-		return nil
+		return s.execute(ctx, tx, s.text.sent, gone)
 	})
+}
+
+// execute runs a statement for rows with these columns: once for all on PostgreSQL, once for each
+// on SQLite. It does nothing without rows. It returns the first error of the statement.
+func (s *Store) execute(ctx context.Context, tx *sqlconn.Tx, text string, rows [][]any, columns ...string) error {
+	if len(rows) > 0 && tx.Dialect() == sqlconn.Postgres {
+		_, err := tx.Exec(ctx, text, append([]any{s.cfg.Namespace}, sqlconn.Arrays(columns, rows)...)...)
+		return err
+	}
+	for _, r := range rows {
+		if _, err := tx.Exec(ctx, text, append([]any{s.cfg.Namespace}, r...)...); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // maxReason limits a stored reason, in bytes.

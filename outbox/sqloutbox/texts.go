@@ -25,24 +25,29 @@ type texts struct {
 	leave      string // $2 relay
 	gone       string // $2 relay
 
-	// read: $2 buckets. It returns the columns of message.
-	read string
+	// read and readMany: $2 buckets. They return the columns of message, for rows of one page. The
+	// second one has more rows that failed before.
+	read, readMany string
 
-	sent   string // $2 list of seq
-	failed string // $2 seq, $3 wait, $4 reason
-	dead   string // $2 seq, $3 reason
-	remove string // $2 seq
+	// The parameters of these three are arrays on PostgreSQL. There dead also deletes the rows.
+	sent   string // $2 seq, $3 id; deletes rows
+	failed string // $2 seq, $3 id, $4 wait, $5 reason
+	dead   string // $2 seq, $3 id, $4 reason
 
 	stats   string // returns waiting, age of the oldest, failing, dead, relays
 	reason  string // returns the reason of the oldest failing message
 	letters string // $2 number
-	back    string // $2 id
 	drop    string // $2 id
+
+	deadRows string // $2 id; returns the seq of its dead messages, and locks them
+	back     string // $2 seq
+	revived  string // $2 seq
 }
 
 const (
-	// bucketRows limits the messages of one bucket in a page, pageRows those of a page that have not
-	// failed, and pageFailed those that have.
+	// bucketRows limits the messages of one bucket in a page, those that have failed and the others.
+	// pageRows limits those of a page that have not failed, and pageFailed those that have. If the
+	// latter can be sent, their limit is pageRows too.
 	bucketRows = "16"
 	pageRows   = "256"
 	pageFailed = "32"
@@ -82,12 +87,11 @@ func newTexts(d sqlconn.Dialect) *texts {
 		own:       `UPDATE swarmiji_outbox_bucket SET owner = $3, until = $4 WHERE namespace = $1 AND bucket ` + in,
 		leave:     `UPDATE swarmiji_outbox_bucket SET owner = '', until = 0 WHERE namespace = $1 AND owner = $2`,
 		gone:      `DELETE FROM swarmiji_outbox_relay WHERE namespace = $1 AND relay = $2`,
-		failed: `UPDATE swarmiji_outbox SET failures = failures + 1, retry = ` + now + ` + $3, reason = $4
-			WHERE namespace = $1 AND seq = $2`,
+		failed: `UPDATE swarmiji_outbox SET failures = failures + 1, retry = ` + now + ` + $4, reason = $5
+			WHERE namespace = $1 AND seq = $2 AND id = $3`,
 		dead: `INSERT INTO swarmiji_outbox_dead (seq, died, reason, stored, ` + content + `)
-			SELECT seq, ` + now + `, CAST($3 AS text), stored, ` + content + ` FROM swarmiji_outbox WHERE namespace = $1 AND seq = $2`,
-		sent:   `DELETE FROM swarmiji_outbox WHERE namespace = $1 AND seq ` + in,
-		remove: `DELETE FROM swarmiji_outbox WHERE namespace = $1 AND seq = $2`,
+			SELECT seq, ` + now + `, $4, stored, ` + content + ` FROM swarmiji_outbox WHERE namespace = $1 AND seq = $2 AND id = $3`,
+		sent: `DELETE FROM swarmiji_outbox WHERE namespace = $1 AND seq = $2 AND id = $3`,
 		stats: `SELECT count(*), coalesce(` + now + ` - min(stored), 0), count(CASE WHEN retry > 0 THEN 1 END),
 			(SELECT count(*) FROM swarmiji_outbox_dead WHERE namespace = $1),
 			(SELECT count(*) FROM swarmiji_outbox_relay WHERE namespace = $1 AND until > ` + once + `)
@@ -96,33 +100,52 @@ func newTexts(d sqlconn.Dialect) *texts {
 		letters: `SELECT id, generation, queue, order_key, length(body), died, reason FROM swarmiji_outbox_dead
 			WHERE namespace = $1 ORDER BY seq LIMIT $2`,
 		back: `INSERT INTO swarmiji_outbox (stored, ` + content + `)
-			SELECT ` + now + `, ` + content + ` FROM swarmiji_outbox_dead WHERE namespace = $1 AND id = $2 ORDER BY seq
+			SELECT ` + now + `, ` + content + ` FROM swarmiji_outbox_dead WHERE namespace = $1 AND seq = $2
 			ON CONFLICT DO NOTHING`,
-		drop: `DELETE FROM swarmiji_outbox_dead WHERE namespace = $1 AND id = $2`,
+		revived:  `DELETE FROM swarmiji_outbox_dead WHERE namespace = $1 AND seq = $2`,
+		deadRows: `SELECT seq FROM swarmiji_outbox_dead WHERE namespace = $1 AND id = $2 ORDER BY seq`,
+		drop:     `DELETE FROM swarmiji_outbox_dead WHERE namespace = $1 AND id = $2`,
 	}
-	page := func(fresh, failed string) string {
+	page := func(fresh, failed, limit string) string {
 		return `WITH page AS (SELECT x.seq, sum(x.size) OVER (ORDER BY x.seq) - x.size AS before, ` + once + ` AS clock FROM (
-				SELECT * FROM (` + fresh + `) AS f
+				SELECT * FROM (` + fresh + ` ORDER BY i.seq LIMIT ` + pageRows + `) AS f
 				UNION ALL
-				SELECT * FROM (SELECT f.seq, length(f.body) AS size FROM swarmiji_outbox AS f WHERE f.namespace = $1 AND ` + failed + `
-					AND f.retry > 0 AND f.retry <= ` + once + ` ORDER BY f.retry LIMIT ` + pageFailed + `) AS e
+				SELECT * FROM (` + failed + ` ORDER BY i.retry LIMIT ` + limit + `) AS e
 			) AS x)
 			SELECT ` + message + ` FROM page AS p JOIN swarmiji_outbox AS o ON o.seq = p.seq
 			WHERE p.before < ` + pageBytes + ` ORDER BY o.seq`
 	}
+	due := `r.namespace = $1 AND r.retry > 0 AND r.retry <= ` + once
 	if d == sqlconn.Postgres {
 		t.bytes = "bytea"
 		t.buckets += " FOR UPDATE"
-		t.read = page(`SELECT i.seq, i.size FROM unnest($2::bigint[]) AS b(bucket) CROSS JOIN LATERAL (
-				SELECT r.seq, length(r.body) AS size FROM swarmiji_outbox AS r WHERE r.bucket = b.bucket AND `+strings.Replace(ready, byKey, "", 1)+`
-				ORDER BY r.seq LIMIT `+bucketRows+`) AS i
-			ORDER BY i.seq LIMIT `+pageRows, "f.bucket "+in)
+		t.deadRows += " FOR UPDATE"
+		t.sent = `DELETE FROM swarmiji_outbox AS o USING unnest(CAST($2 AS bigint[]), CAST($3 AS text[])) AS v(seq, id)
+			WHERE o.namespace = $1 AND o.seq = v.seq AND o.id = v.id`
+		t.failed = `UPDATE swarmiji_outbox AS o SET failures = o.failures + 1, retry = ` + now + ` + v.wait, reason = v.reason
+			FROM unnest(CAST($2 AS bigint[]), CAST($3 AS text[]), CAST($4 AS bigint[]), CAST($5 AS text[])) AS v(seq, id, wait, reason)
+			WHERE o.namespace = $1 AND o.seq = v.seq AND o.id = v.id`
+		t.dead = `WITH gone AS (DELETE FROM swarmiji_outbox USING unnest(CAST($2 AS bigint[]), CAST($3 AS text[]), CAST($4 AS text[])) AS v(number, name, why)
+			WHERE namespace = $1 AND seq = v.number AND id = v.name RETURNING seq, v.why, stored, ` + content + `)
+			INSERT INTO swarmiji_outbox_dead (seq, died, reason, stored, ` + content + `)
+			SELECT seq, ` + now + `, why, stored, ` + content + ` FROM gone`
+		// Without LATERAL each page would sort all failed messages.
+		each := func(what, order string) string {
+			return `SELECT i.seq, i.size FROM unnest($2::bigint[]) AS b(bucket) CROSS JOIN LATERAL (
+				SELECT r.seq, r.retry, length(r.body) AS size FROM swarmiji_outbox AS r WHERE r.bucket = b.bucket AND ` + what + `
+				ORDER BY r.` + order + ` LIMIT ` + bucketRows + `) AS i`
+		}
+		fresh, failed := each(strings.Replace(ready, byKey, "", 1), "seq"), each(due, "retry")
+		t.read, t.readMany = page(fresh, failed, pageFailed), page(fresh, failed, pageRows)
 		return t
 	}
-	t.read = page(`SELECT i.seq, length(i.body) AS size FROM json_each($2) AS b CROSS JOIN swarmiji_outbox AS i
-		WHERE i.seq IN (SELECT r.seq FROM swarmiji_outbox AS r WHERE r.bucket = b.value AND `+ready+`
-			ORDER BY r.seq LIMIT `+bucketRows+`)
-		ORDER BY i.seq LIMIT `+pageRows, "f.bucket "+in)
+	each := func(what, order string) string {
+		return `SELECT i.seq, length(i.body) AS size FROM json_each($2) AS b CROSS JOIN swarmiji_outbox AS i
+			WHERE i.seq IN (SELECT r.seq FROM swarmiji_outbox AS r WHERE r.bucket = b.value AND ` + what + `
+				ORDER BY r.` + order + ` LIMIT ` + bucketRows + `)`
+	}
+	fresh, failed := each(ready, "seq"), each(due, "retry")
+	t.read, t.readMany = page(fresh, failed, pageFailed), page(fresh, failed, pageRows)
 	return t
 }
 
