@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/cmd/swarmiji/internal/cli"
-	"github.com/swarmiji/swarmiji/inspect"
 	"github.com/swarmiji/swarmiji/open"
 	"github.com/swarmiji/swarmiji/outbox"
 )
@@ -28,7 +27,7 @@ func (a *app) checkOutbox(ctx context.Context, url string, f *findings) error {
 	case errors.Is(err, cli.ErrUsage):
 		return err
 	case err != nil:
-		f.list = append(f.list, inspect.Finding{Check: "outbox", Outcome: inspect.Failed, Detail: err.Error(), Code: inspect.CodeOf(err)})
+		f.fail("outbox", err)
 	default:
 		checkStats(f, st)
 	}
