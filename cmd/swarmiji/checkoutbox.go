@@ -52,7 +52,7 @@ func checkStats(f *findings, st outbox.Stats) {
 		bad("%d messages wait, the oldest for %v, although %d relays run; see their logs, and check that they reach the broker", st.Waiting, oldest, st.Relays)
 	}
 	if st.Failing > 0 {
-		bad("%d messages fail and are tried again: %s", st.Failing, st.Reason)
+		bad("%d messages fail and are tried again: %s; swarmiji outbox list --failing", st.Failing, st.Reason)
 	}
 	if st.Dead > 0 {
 		bad("has %d dead messages: swarmiji outbox dead", st.Dead)

@@ -61,12 +61,6 @@ func (s *Store) Requeue(ctx context.Context, ids ...string) (int, error) {
 	return s.each(ctx, "requeue", ids, s.text.back, s.text.drop)
 }
 
-// Drop implements [outbox.Inspector]: one transaction deletes dead messages and returns their
-// number. It waits for the database and returns the errors of update.
-func (s *Store) Drop(ctx context.Context, ids ...string) (int, error) {
-	return s.each(ctx, "drop", ids, s.text.drop)
-}
-
 // each executes the statements with each id in one transaction, and notifies the relays. It returns
 // the number of rows that the last statement changed, for all ids together. It waits for the
 // database and returns the errors of update; what names the operation.

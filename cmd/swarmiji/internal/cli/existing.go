@@ -30,8 +30,8 @@ func parts(text string) []string {
 	return []string{text, values.Get("results"), values.Get("events")}
 }
 
-// missingFile returns the file of a SQLite URL if that does not exist. It returns "" for an existing
-// file, for other databases and for invalid URLs.
+// missingFile returns the file of a SQLite URL if that does not exist. It returns "" for a file
+// that exists, for other databases and for invalid URLs.
 func missingFile(text string) string {
 	u, err := url.Parse(text)
 	if err != nil || u.Scheme != "sqlite" {
