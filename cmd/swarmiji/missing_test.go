@@ -12,8 +12,8 @@ import (
 	"github.com/swarmiji/swarmiji/cmd/swarmiji/internal/cli"
 )
 
-// TestMissingFile shows that a command that needs no new database refuses a SQLite file that does
-// not exist, names it and the next step, and creates nothing.
+// TestMissingFile shows that a command that needs no new database refuses a missing SQLite file and
+// creates nothing. The error names the file and the next step.
 func TestMissingFile(t *testing.T) {
 	t.Parallel()
 	for args, next := range map[string]string{
@@ -48,7 +48,7 @@ func TestMissingFile(t *testing.T) {
 			dir := t.TempDir()
 			file := filepath.Join(dir, "typo.db")
 			words := strings.Fields(strings.ReplaceAll(args, "URL", "sqlite://"+file))
-			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second) // some of these commands ran for ever
+			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second) // relay ran for ever
 			defer cancel()
 			var stdout, stderr bytes.Buffer
 			status := run(ctx, append(words, "--timeout", "2s"), cli.Surroundings{
@@ -69,8 +69,8 @@ func TestMissingFile(t *testing.T) {
 	}
 }
 
-// TestMissingAudit shows that a change of a schedule does not create the file of a broker that is
-// only told of it, and that a remark names the file.
+// TestMissingAudit shows that a change of a schedule does not create the file of a broker, which
+// only has the audit log. A remark names the file.
 func TestMissingAudit(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -47,8 +47,8 @@ func (s *Store) Waiting(ctx context.Context, failing bool, most int) ([]outbox.W
 }
 
 // Drop implements [outbox.Inspector]: one transaction deletes messages that are dead or fail,
-// notifies the relays, and returns the number of messages. It waits for the database and returns the
-// errors of update.
+// notifies the relays, and returns the number of messages. It waits for the database and returns
+// the errors of update.
 func (s *Store) Drop(ctx context.Context, ids ...string) (n int, err error) {
 	err = s.update(ctx, "drop", func(ctx context.Context, tx *sqlconn.Tx) error {
 		n = 0

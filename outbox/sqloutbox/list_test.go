@@ -13,7 +13,7 @@ import (
 )
 
 // TestWaiting shows that failing messages are listed, and that only these can be dropped while they
-// wait. Then their key goes on.
+// wait. Then the later messages of the key are sent.
 func TestWaiting(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, d *database) {
