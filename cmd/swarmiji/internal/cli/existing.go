@@ -10,8 +10,8 @@ import (
 
 // Existing returns ErrNotFound if a URL names a SQLite file that does not exist, also in its
 // parameters results and events. A command that needs no new database calls it before it opens
-// URLs, since the first use of a SQLite file creates it. The error ends with remedy, which tells the
-// meaning of the URL and the next step.
+// URLs, since the first use of a SQLite file creates it. The error ends with remedy, which tells
+// the meaning of the URL and the next step.
 func Existing(remedy string, urls ...string) error {
 	for _, one := range urls {
 		for _, part := range parts(one) {
