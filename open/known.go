@@ -1,6 +1,9 @@
 package open
 
-import "slices"
+import (
+	"slices"
+	"strings"
+)
 
 // module is the beginning of the import paths.
 const module = "github.com/swarmiji/swarmiji"
@@ -46,6 +49,26 @@ func homeIndex(scheme string) int {
 // isDatabase reports whether the scheme is one of PostgreSQL or SQLite, whose URLs may be written
 // without "//".
 func isDatabase(scheme string) bool { return slices.Contains(databases, home(scheme)) }
+
+// advise returns the advice for a URL without a usable scheme. For the name of a SQLite file it is
+// the URL of one. Otherwise it is the URLs of the schemes in all, one for each package.
+func advise(text string, all []entry) string {
+	at, _, _ := strings.Cut(text, "?")
+	if strings.HasPrefix(strings.ToLower(at), "sqlite3:") || !strings.Contains(at, "://") && strings.HasSuffix(at, ".db") {
+		return "for a SQLite file write sqlite:// before an absolute path, or sqlite: before a relative one"
+	}
+	var forms []string
+	for _, e := range all {
+		if i := homeIndex(e.scheme.Name); i == len(homes) || homes[i].schemes[0] == e.scheme.Name {
+			forms = append(forms, e.scheme.Form)
+		}
+	}
+	if len(forms) == 1 { // only mem:// is imported
+		forms = append(forms, "redis://:password@host:6379", "amqp://user:password@host:5672/vhost")
+	}
+	last := len(forms) - 1
+	return "write " + strings.Join(forms[:last], ", ") + " or " + forms[last]
+}
 
 // schemeNames returns the names of schemes for an error: the first scheme of each package of this
 // module, imported or not, and the schemes in all that are not of this module.
