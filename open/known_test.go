@@ -7,8 +7,8 @@ import (
 	"github.com/swarmiji/swarmiji/open"
 )
 
-// TestAdvice shows that the error for a URL without a usable scheme names the registered schemes. For a
-// SQLite file it tells how to write its URL.
+// TestAdvice shows that the error for a URL without a usable scheme names the registered schemes.
+// For a SQLite file it tells how to write its URL.
 func TestAdvice(t *testing.T) {
 	const file = "for a SQLite file write sqlite:// before an absolute path, or sqlite: before a relative one"
 	for url, want := range map[string]string{
