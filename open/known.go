@@ -51,23 +51,23 @@ func homeIndex(scheme string) int {
 func isDatabase(scheme string) bool { return slices.Contains(databases, home(scheme)) }
 
 // advise returns the advice for a URL without a usable scheme. For the name of a SQLite file it is
-// the URL of one. Otherwise it is the URLs of the schemes in all, one for each package.
+// how to write its URL. Otherwise it is the schemes in all, one for each package, with an example.
 func advise(text string, all []entry) string {
 	at, _, _ := strings.Cut(text, "?")
 	if strings.HasPrefix(strings.ToLower(at), "sqlite3:") || !strings.Contains(at, "://") && strings.HasSuffix(at, ".db") {
 		return "for a SQLite file write sqlite:// before an absolute path, or sqlite: before a relative one"
 	}
-	var forms []string
+	if len(all) == 1 { // only mem:// is imported
+		return "write mem://, redis://:password@host:6379 or amqp://user:password@host:5672/vhost" //nolint:gosec // an example, not a password
+	}
+	var names []string
 	for _, e := range all {
 		if i := homeIndex(e.scheme.Name); i == len(homes) || homes[i].schemes[0] == e.scheme.Name {
-			forms = append(forms, e.scheme.Form)
+			names = append(names, e.scheme.Name+"://")
 		}
 	}
-	if len(forms) == 1 { // only mem:// is imported
-		forms = append(forms, "redis://:password@host:6379", "amqp://user:password@host:5672/vhost")
-	}
-	last := len(forms) - 1
-	return "write " + strings.Join(forms[:last], ", ") + " or " + forms[last]
+	last := len(names) - 1
+	return "write " + strings.Join(names[:last], ", ") + " or " + names[last] + ", such as " + all[1].scheme.Form
 }
 
 // schemeNames returns the names of schemes for an error: the first scheme of each package of this

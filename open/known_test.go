@@ -12,8 +12,8 @@ import (
 func TestAdvice(t *testing.T) {
 	const file = "for a SQLite file write sqlite:// before an absolute path, or sqlite: before a relative one"
 	for url, want := range map[string]string{
-		"localhost:5672":     "no scheme; write mem://, amqp://user:password@host:5672/vhost, nats://",
-		"":                   "postgres://user:password@host:5432/database or sqlite:///path/app.db",
+		"localhost:5672":     "no scheme; write mem://, amqp://, nats://",
+		"":                   "postgres:// or sqlite://, such as amqp://user:password@host:5672/vhost",
 		"app.db":             "the URL has no scheme; " + file,
 		"/path/app.db?a=b":   "the URL has no scheme; " + file,
 		"sqlite3:app.db":     "unknown scheme sqlite3; " + file,
