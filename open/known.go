@@ -1,6 +1,9 @@
 package open
 
-import "slices"
+import (
+	"slices"
+	"strings"
+)
 
 // module is the beginning of the import paths.
 const module = "github.com/swarmiji/swarmiji"
@@ -46,6 +49,26 @@ func homeIndex(scheme string) int {
 // isDatabase reports whether the scheme is one of PostgreSQL or SQLite, whose URLs may be written
 // without "//".
 func isDatabase(scheme string) bool { return slices.Contains(databases, home(scheme)) }
+
+// advise returns the advice for a URL without a usable scheme. For the name of a SQLite file it is
+// how to write its URL. Otherwise it is the schemes in all, one for each package, with an example.
+func advise(text string, all []entry) string {
+	at, _, _ := strings.Cut(text, "?")
+	if strings.HasPrefix(strings.ToLower(at), "sqlite3:") || !strings.Contains(at, "://") && strings.HasSuffix(at, ".db") {
+		return "for a SQLite file write sqlite:// before an absolute path, or sqlite: before a relative one"
+	}
+	if len(all) == 1 { // only mem:// is imported
+		return "write mem://, redis://:password@host:6379 or amqp://user:password@host:5672/vhost" //nolint:gosec // an example, not a password
+	}
+	var names []string
+	for _, e := range all {
+		if i := homeIndex(e.scheme.Name); i == len(homes) || homes[i].schemes[0] == e.scheme.Name {
+			names = append(names, e.scheme.Name+"://")
+		}
+	}
+	last := len(names) - 1
+	return "write " + strings.Join(names[:last], ", ") + " or " + names[last] + ", such as " + all[1].scheme.Form
+}
 
 // schemeNames returns the names of schemes for an error: the first scheme of each package of this
 // module, imported or not, and the schemes in all that are not of this module.

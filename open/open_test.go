@@ -45,7 +45,7 @@ func TestRefused(t *testing.T) {
 		o    open.Options
 		want string
 	}{
-		"empty":                     {"", open.Options{}, "the URL is empty; write mem://, redis://"},
+		"empty":                     {"", open.Options{}, "the URL is empty; write mem://, amqp://"},
 		"blank":                     {" ", open.Options{}, "the URL is empty"},
 		"no scheme":                 {at + ":5672", open.Options{}, "has no scheme"},
 		"unknown scheme":            {"kafka://" + at, open.Options{}, "no adapter for kafka://; known are mem://, amqp://, nats://"},

@@ -84,14 +84,14 @@ func (r *Registry) entries() []entry {
 
 // purpose is the use of a URL.
 type purpose struct {
-	advice string   // in errors about a URL without a usable scheme
+	advice string   // in errors about a URL without a usable scheme; "": that of advise
 	keeps  string   // what its server must keep, in errors
 	homes  []string // the packages below open whose servers keep it; nil: all
 }
 
 // The purposes of URLs.
 var (
-	forTasks    = purpose{advice: "write mem://, redis://:password@host:6379 or amqp://user:password@host:5672/vhost"} //nolint:gosec // an example, not a password
+	forTasks    = purpose{}
 	forJobs     = purpose{"write sqlite:jobs.db, postgres://user:password@host/database or mem://", "jobs", databases}
 	forDatabase = purpose{"write sqlite:app.db or postgres://user:password@host/database", "SQL tables", databases}
 	forSchedule = purpose{
@@ -104,12 +104,16 @@ var (
 // empty, or its scheme is missing, malformed or unknown. For a scheme of this module without a
 // driver the error names the package to import. If that package is of no use it has p.advice.
 func (r *Registry) find(text string, p purpose) (entry, error) {
-	if text = strings.TrimSpace(text); text == "" {
+	all := r.entries()
+	text = strings.TrimSpace(text)
+	if p.advice == "" {
+		p.advice = advise(text, all)
+	}
+	if text == "" {
 		return entry{}, fmt.Errorf("the URL is empty; %s", p.advice)
 	}
 	name, rest, found := strings.Cut(text, ":")
 	name = strings.ToLower(name)
-	all := r.entries()
 	i := slices.IndexFunc(all, func(e entry) bool { return e.scheme.Name == name })
 	slashes := strings.HasPrefix(rest, "//")
 	switch {
@@ -130,6 +134,8 @@ func (r *Registry) find(text string, p purpose) (entry, error) {
 		return entry{}, fmt.Errorf("the URL has no scheme; %s", p.advice)
 	case !isWord(name):
 		return entry{}, fmt.Errorf("the URL's scheme is malformed; %s", p.advice)
+	case name == "sqlite3":
+		return entry{}, fmt.Errorf("there is no adapter for sqlite3://; write sqlite:// in its place")
 	}
 	return entry{}, fmt.Errorf("there is no adapter for %s://; known are %s and the variants that package open lists; correct the scheme", name, strings.Join(schemeNames(all), ", "))
 }

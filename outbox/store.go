@@ -94,17 +94,33 @@ type DeadMessage struct {
 	Reason     string
 }
 
-// Inspector shows the messages of an outbox, and changes dead ones.
+// WaitingMessage is a message that is committed and not sent.
+type WaitingMessage struct {
+	ID         string
+	Generation int
+	Queue      string
+	OrderKey   string
+	At         time.Time // when it was stored
+	Failures   int       // publishes that have failed
+	Next       time.Time // when a failed message is tried again; zero: it has not failed
+	Reason     string    // of the last failure
+}
+
+// Inspector shows the messages of an outbox, and changes those that are dead or fail.
 type Inspector interface {
 	// Stats counts the messages. Its time grows with their number.
 	Stats(ctx context.Context) (Stats, error)
+	// Waiting returns up to most waiting messages, the oldest first. If failing is true, it returns
+	// only those whose last publish failed.
+	Waiting(ctx context.Context, failing bool, most int) ([]WaitingMessage, error)
 	// Dead returns up to most dead messages, the oldest first.
 	Dead(ctx context.Context, most int) ([]DeadMessage, error)
 	// Requeue puts dead messages back, behind the messages that wait, and returns their number. Ids of
 	// no dead message are ignored. A message stays dead while another one with its id, generation and
 	// queue waits. Of several such dead messages, one call puts back the oldest.
 	Requeue(ctx context.Context, ids ...string) (int, error)
-	// Drop deletes dead messages for good and returns their number. Ids of no dead message are
-	// ignored.
+	// Drop deletes for good messages that are dead, and waiting ones whose last publish failed. It
+	// returns their number. Other ids are ignored. A relay that publishes a message at that moment may
+	// still send it.
 	Drop(ctx context.Context, ids ...string) (int, error)
 }

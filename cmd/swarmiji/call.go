@@ -93,7 +93,7 @@ func (a *app) call(cmd *cobra.Command, args []string, o *callOptions) error {
 	if cmd.Flags().Changed("retries") {
 		options = append(options, task.WithMaxRetries(o.retries))
 	}
-	return a.With(cmd.Context(), open.Options{}, func(ctx context.Context, s *open.Swarm) error {
+	return a.With(cmd.Context(), true, open.Options{}, func(ctx context.Context, s *open.Swarm) error {
 		if o.make {
 			if err := broker.Declare(ctx, s.Broker, broker.Queue{Name: o.queue}); err != nil {
 				return err

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/cmd/swarmiji/internal/cli"
-	"github.com/swarmiji/swarmiji/inspect"
 	"github.com/swarmiji/swarmiji/open"
 	"github.com/swarmiji/swarmiji/outbox"
 )
@@ -28,7 +27,7 @@ func (a *app) checkOutbox(ctx context.Context, url string, f *findings) error {
 	case errors.Is(err, cli.ErrUsage):
 		return err
 	case err != nil:
-		f.list = append(f.list, inspect.Finding{Check: "outbox", Outcome: inspect.Failed, Detail: err.Error(), Code: inspect.CodeOf(err)})
+		f.fail("outbox", err)
 	default:
 		checkStats(f, st)
 	}
@@ -53,7 +52,7 @@ func checkStats(f *findings, st outbox.Stats) {
 		bad("%d messages wait, the oldest for %v, although %d relays run; see their logs, and check that they reach the broker", st.Waiting, oldest, st.Relays)
 	}
 	if st.Failing > 0 {
-		bad("%d messages fail and are tried again: %s", st.Failing, st.Reason)
+		bad("%d messages fail and are tried again: %s; swarmiji outbox list --failing", st.Failing, st.Reason)
 	}
 	if st.Dead > 0 {
 		bad("has %d dead messages: swarmiji outbox dead", st.Dead)

@@ -53,6 +53,16 @@ func (f *findings) warn(check, format string, args ...any) {
 	f.list = append(f.list, inspect.Finding{Check: check, Outcome: inspect.Warn, Detail: fmt.Sprintf(format, args...)})
 }
 
+// fail adds the failure of a check. A missing SQLite file counts as a database that cannot be
+// reached.
+func (f *findings) fail(check string, err error) {
+	code := inspect.CodeOf(err)
+	if errors.Is(err, cli.ErrNotFound) {
+		code = inspect.CodeUnavailable
+	}
+	f.list = append(f.list, inspect.Finding{Check: check, Outcome: inspect.Failed, Detail: err.Error(), Code: code})
+}
+
 // errWarnings reports warnings, with --strict. They are already printed.
 var errWarnings = errors.New("there are warnings")
 
@@ -75,7 +85,7 @@ func (a *app) doctor(ctx context.Context, queues []string, t *cli.Target, box st
 		return err
 	}
 	if err != nil {
-		f.list = append(f.list, inspect.Finding{Check: "servers", Outcome: inspect.Failed, Detail: err.Error(), Code: inspect.CodeOf(err)})
+		f.fail("servers", err)
 	}
 	if box = cmp.Or(box, a.Getenv("SWARMIJI_OUTBOX")); box != "" {
 		if err := a.checkOutbox(ctx, box, &f); err != nil {

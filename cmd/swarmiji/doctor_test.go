@@ -146,7 +146,9 @@ func TestDoctorPlainText(t *testing.T) {
 // TestDoctorSQLite shows that the doctor examines all parts of a database file, and warns only that
 // no consumer answers and that events are not kept.
 func TestDoctorSQLite(t *testing.T) {
-	out, status := doctored(t, "--broker", "sqlite://"+filepath.Join(t.TempDir(), "app.db"))
+	url := "sqlite://" + filepath.Join(t.TempDir(), "app.db")
+	migrated(t, url)
+	out, status := doctored(t, "--broker", url)
 	if status != 0 {
 		t.Errorf("status %d", status)
 	}

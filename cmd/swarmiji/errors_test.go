@@ -59,7 +59,8 @@ func TestErrors(t *testing.T) {
 	rows := []mistake{
 		// wrong URLs; their errors have no sentinel in the library
 		{"unknown scheme", prints(2, "call", "x", "--broker", "amqb://u:"+password+"@h"), "amqb://", "there is no adapter", "correct the scheme", nil, 2},
-		{"no scheme", prints(2, "call", "x", "--broker", "localhost:5672"), "URL", "no scheme", "write mem://", nil, 2},
+		{"no scheme", prints(2, "call", "x", "--broker", "localhost:5672"), "URL", "no scheme", "write mem://, amqp://", nil, 2},
+		{"path of a file", prints(2, "queue", "ls", "--broker", "app.db"), "URL", "no scheme", "write sqlite:// before", nil, 2},
 		{"no host", prints(2, "call", "x", "--broker", "amqp://"), "URL", "names no host", "write amqp://user:password@host", nil, 2},
 		{"@ in the password", prints(2, "call", "x", "--broker", "amqp://u:"+password+"@x@h/"), "amqp:// URL", "cannot be parsed", "@ is %40", nil, 2},
 		{"port", prints(2, "call", "x", "--broker", "amqp://u:"+password+"@h:port/"), "amqp:// URL", "cannot be parsed", "a port is a number", nil, 2},

@@ -37,7 +37,7 @@ func (a *app) eventsCmd() *cobra.Command {
 			if o.count < 0 {
 				return fmt.Errorf("%w: --count is %d", cli.ErrUsage, o.count)
 			}
-			return a.WithSwarm(cmd.Context(), open.Options{}, func(ctx context.Context, s *open.Swarm) error { return a.follow(ctx, s, &o) })
+			return a.WithSwarm(cmd.Context(), false, open.Options{}, func(ctx context.Context, s *open.Swarm) error { return a.follow(ctx, s, &o) })
 		},
 	}
 	f := cmd.Flags()

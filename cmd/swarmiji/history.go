@@ -72,7 +72,7 @@ func (a *app) historyRecordCmd(url *string) *cobra.Command {
 // recordHistory runs a recorder until ctx ends.
 func (a *app) recordHistory(ctx context.Context, to open.HistoryStore, o *recordOptions) error {
 	logger := slog.New(slog.NewTextHandler(a.Stderr, nil))
-	return a.WithSwarm(ctx, open.Options{}, func(ctx context.Context, s *open.Swarm) error {
+	return a.WithSwarm(ctx, true, open.Options{}, func(ctx context.Context, s *open.Swarm) error {
 		preparing, cancel := a.Limited(ctx)
 		defer cancel()
 		if err := to.Prepare(preparing); err != nil {

@@ -15,22 +15,22 @@ import (
 func (a *app) outboxCmd() *cobra.Command {
 	var url string
 	cmd := &cobra.Command{
-		Use:   "outbox show|dead|requeue|drop",
-		Short: "Show an outbox, and requeue or drop its dead messages",
+		Use:   "outbox show|list|dead|requeue|drop",
+		Short: "Show an outbox, requeue its dead messages, and drop dead or failing ones",
 		Long: "An outbox keeps messages in a database, from the transaction that submits them until a relay has sent them; see\n" +
-			"docs/outbox.md. A message that the broker can never accept becomes a dead message. These commands need no\n" +
-			"broker.\n\n" +
+			"docs/outbox.md. A message that cannot be sent now fails, and is tried again. A message that the broker can\n" +
+			"never accept becomes a dead message. These commands need no broker.\n\n" +
 			"--store names the database: sqlite:///path/app.db or postgres://user:password@host/database.",
 		Example: "  swarmiji outbox show --store sqlite:///var/lib/app.db\n" +
 			"  SWARMIJI_OUTBOX=postgres://host/shop swarmiji outbox dead",
 		Args:        cobra.NoArgs,
 		Annotations: map[string]string{cli.Offline: "yes"}, // only shows its help
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return errors.Join(cmd.Help(), fmt.Errorf("%w: outbox what? show, dead, requeue or drop", cli.ErrUsage))
+			return errors.Join(cmd.Help(), fmt.Errorf("%w: outbox what? show, list, dead, requeue or drop", cli.ErrUsage))
 		},
 	}
 	cmd.PersistentFlags().StringVar(&url, "store", "", "`URL` of the database that holds the outbox; default: $SWARMIJI_OUTBOX")
-	cmd.AddCommand(a.outboxShowCmd(&url), a.outboxDeadCmd(&url), a.outboxRequeueCmd(&url), a.outboxDropCmd(&url))
+	cmd.AddCommand(a.outboxShowCmd(&url), a.outboxListCmd(&url), a.outboxDeadCmd(&url), a.outboxRequeueCmd(&url), a.outboxDropCmd(&url))
 	for _, sub := range cmd.Commands() {
 		sub.Annotations = map[string]string{cli.Offline: "yes"} // no broker
 	}

@@ -139,7 +139,7 @@ func TestDoctorOutbox(t *testing.T) {
 		}
 	}
 	b, ctx := newBoxed(t, ""), testwait.Long(t)
-	args := []string{"doctor", "--collect", "50ms", "--timeout", patience.String(), "--broker", "sqlite://" + filepath.Join(t.TempDir(), "broker.db")}
+	args := []string{"doctor", "--collect", "50ms", "--timeout", patience.String(), "--broker", b.url}
 	status, stdout, stderr := b.command(ctx, args...)
 	want(t, stdout, `^outbox +warning +no relay runs, and 2 messages wait`)
 	if status != cli.ExitOK {

@@ -46,7 +46,7 @@ func (a *app) relayCmd() *cobra.Command {
 // relay runs a relay from the outbox to the broker until ctx ends.
 func (a *app) relay(ctx context.Context, from open.OutboxStore) error {
 	logger := slog.New(slog.NewTextHandler(a.Stderr, nil))
-	return a.WithSwarm(ctx, open.Options{}, func(ctx context.Context, s *open.Swarm) error {
+	return a.WithSwarm(ctx, true, open.Options{}, func(ctx context.Context, s *open.Swarm) error {
 		preparing, cancel := a.Limited(ctx)
 		defer cancel()
 		if err := from.Prepare(preparing); err != nil {

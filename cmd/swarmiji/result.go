@@ -47,7 +47,7 @@ func (a *app) resultCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.With(cmd.Context(), open.Options{}, func(ctx context.Context, s *open.Swarm) error {
+			return a.With(cmd.Context(), false, open.Options{}, func(ctx context.Context, s *open.Swarm) error {
 				return a.result(ctx, s, codec, id, wait)
 			})
 		},

@@ -124,7 +124,7 @@ func (a *app) revoke(ctx context.Context, args []string, o *revokeOptions) error
 	if o.within > 0 {
 		options.Until = time.Now().Add(o.within)
 	}
-	return a.With(ctx, open.Options{}, func(ctx context.Context, s *open.Swarm) error {
+	return a.With(ctx, false, open.Options{}, func(ctx context.Context, s *open.Swarm) error {
 		r, err := revoke.NewRevoker(revoke.RevokerConfig{Events: s.Revocations, Broker: s.Broker, Queues: o.queues, Results: s.Results, Tasks: s.Events})
 		if err != nil {
 			return fmt.Errorf("%w: %w", cli.ErrUsage, err)

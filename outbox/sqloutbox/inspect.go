@@ -117,20 +117,3 @@ func (s *Store) deadRows(ctx context.Context, tx *sqlconn.Tx, id string) (dead [
 	}
 	return dead, errors.Join(rows.Err(), rows.Close())
 }
-
-// Drop implements [outbox.Inspector]: one transaction deletes dead messages and returns their
-// number. It waits for the database and returns the errors of update.
-func (s *Store) Drop(ctx context.Context, ids ...string) (n int, err error) {
-	err = s.update(ctx, "drop", func(ctx context.Context, tx *sqlconn.Tx) error {
-		n = 0
-		for _, id := range ids {
-			dropped, err := tx.Exec(ctx, s.text.drop, s.cfg.Namespace, id)
-			if err != nil {
-				return err
-			}
-			n += int(dropped)
-		}
-		return nil
-	})
-	return n, err
-}

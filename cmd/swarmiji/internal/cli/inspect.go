@@ -49,7 +49,7 @@ func (a *App) Inspect(ctx context.Context, i Inspection, do func(ctx context.Con
 		defer cancel()
 		ctx = limited
 	}
-	return a.WithSwarm(ctx, open.Options{Control: true, Logger: i.Logger}, func(ctx context.Context, s *open.Swarm) error {
+	return a.WithSwarm(ctx, false, open.Options{Control: true, Logger: i.Logger}, func(ctx context.Context, s *open.Swarm) error {
 		client, err := control.NewClient(control.ClientConfig{Bus: s.Control, Replies: s.Replies, Keys: keys})
 		if err != nil {
 			return fmt.Errorf("%w: %w", ErrUsage, err)
@@ -163,6 +163,10 @@ func (a *App) withLocal(ctx context.Context, c inspect.Config, do func(l *inspec
 		return do(api)
 	}
 	if a.Broker == "" {
+		return local(c)
+	}
+	if err := Existing("changes are made without its audit log", a.Broker, a.Results, a.Events); err != nil {
+		a.Say("the broker is %s", a.Plain(err))
 		return local(c)
 	}
 	s, err := open.Open(ctx, a.Broker, a.options(open.Options{Control: true, Logger: slog.New(slog.DiscardHandler)}))

@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/url"
-	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -31,8 +29,7 @@ func (a *App) KnownHistory(flag string) (string, error) {
 	case flag != "" || url == "" || a.API != "":
 		return flag, nil
 	default:
-		file := liteFile(url)
-		if _, err := os.Stat(file); file != "" && errors.Is(err, os.ErrNotExist) {
+		if file := missingFile(url); file != "" {
 			a.Say("without the history: SWARMIJI_HISTORY names the file %s, which does not exist", Visible(file))
 			return "", nil
 		}
@@ -46,9 +43,9 @@ func (a *App) WithHistory(ctx context.Context, url string, fresh bool, do func(c
 	if url = cmp.Or(url, a.Getenv("SWARMIJI_HISTORY")); url == "" {
 		return fmt.Errorf("%w: no history; give --store or set SWARMIJI_HISTORY, such as sqlite:///path/history.db", ErrUsage)
 	}
-	if file := liteFile(url); file != "" && !fresh {
-		if _, err := os.Stat(file); errors.Is(err, os.ErrNotExist) {
-			return fmt.Errorf("%w: there is no file %s; --store or SWARMIJI_HISTORY names the database that swarmiji history record writes", ErrNotFound, Visible(file))
+	if !fresh {
+		if err := Existing("--store or SWARMIJI_HISTORY names the database that swarmiji history record writes", url); err != nil {
+			return err
 		}
 	}
 	a.Hide(url, open.Redact(url))
@@ -61,10 +58,14 @@ func (a *App) WithHistory(ctx context.Context, url string, fresh bool, do func(c
 	return do(ctx, s)
 }
 
-// WithOutbox opens an outbox, calls do, and closes it.
+// WithOutbox opens an outbox, calls do, and closes it. It creates no SQLite file: flag or the
+// variable names that of a program that submits.
 func (a *App) WithOutbox(ctx context.Context, url, flag string, do func(ctx context.Context, s open.OutboxStore) error) (err error) {
 	if url = cmp.Or(url, a.Getenv("SWARMIJI_OUTBOX")); url == "" {
 		return fmt.Errorf("%w: no outbox; give %s or set SWARMIJI_OUTBOX, such as sqlite:///path/app.db", ErrUsage, flag)
+	}
+	if err := Existing(flag+" or SWARMIJI_OUTBOX names the database of the program that submits; correct it, or create the tables with swarmiji migrate --up", url); err != nil {
+		return err
 	}
 	a.Hide(url, open.Redact(url))
 	logger := slog.New(slog.NewTextHandler(a.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))
@@ -86,9 +87,9 @@ func (a *App) WithJobs(ctx context.Context, o *JobStore, fresh bool, c jobs.Conf
 	if name == "mem" || strings.HasPrefix(name, "mem:") || strings.TrimPrefix(name, "sqlite:") == ":memory:" {
 		return fmt.Errorf("%w: jobs in memory have no use here: nobody can reach the memory of another process", ErrUsage)
 	}
-	if file := liteFile(name); file != "" && !fresh {
-		if _, err := os.Stat(file); errors.Is(err, os.ErrNotExist) {
-			return fmt.Errorf("%w: there is no file %s; --store or SWARMIJI_JOBS names the file or database of the jobs", ErrNotFound, Visible(file))
+	if !fresh {
+		if err := Existing("--store or SWARMIJI_JOBS names the file or database of the jobs", jobsURL(name)); err != nil {
+			return err
 		}
 	}
 	ctx, cancel := a.Limited(ctx)
@@ -112,34 +113,23 @@ func (a *App) WithJobs(ctx context.Context, o *JobStore, fresh bool, c jobs.Conf
 	return do(ctx, service)
 }
 
-// liteFile returns the file of a SQLite store. It returns "" for other stores and for invalid
-// names.
-func liteFile(name string) string {
-	if !strings.Contains(name, "://") && !strings.HasPrefix(name, "sqlite:") {
-		name = "sqlite:" + name
-	}
-	u, err := url.Parse(name)
-	if err != nil || u.Scheme != "sqlite" {
-		return ""
-	}
-	if u.Opaque == "" {
-		return u.Path
-	}
-	file, _ := url.PathUnescape(u.Opaque)
-	return file
-}
-
 // OpenJobs makes the store for a name or a URL and returns its location for messages. It does no
 // I/O.
 func (a *App) OpenJobs(ctx context.Context, name string, logger *slog.Logger) (store jobs.Store, place string, err error) {
-	switch {
-	case name == "mem":
-		name = "mem://"
-	case !strings.Contains(name, "://") && !strings.HasPrefix(name, "sqlite:"):
-		name = "sqlite:" + name
-	}
+	name = jobsURL(name)
 	place = open.RedactSchedule(name)
 	a.Hide(name, place)
 	store, err = open.Jobs(ctx, name, open.JobsOptions{Logger: logger})
 	return store, place, err
+}
+
+// jobsURL returns the URL of jobs, which may be given as the name of a file.
+func jobsURL(name string) string {
+	switch {
+	case name == "mem":
+		return "mem://"
+	case !strings.Contains(name, "://") && !strings.HasPrefix(name, "sqlite:"):
+		return "sqlite:" + name
+	}
+	return name
 }

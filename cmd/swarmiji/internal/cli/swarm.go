@@ -10,11 +10,12 @@ import (
 	"github.com/swarmiji/swarmiji/open"
 )
 
-// With opens the broker's URL, calls do within --timeout, and closes everything.
-func (a *App) With(ctx context.Context, o open.Options, do func(ctx context.Context, s *open.Swarm) error) error {
+// With opens the broker's URL, calls do within --timeout, and closes everything. If fresh is true,
+// missing SQLite files are created.
+func (a *App) With(ctx context.Context, fresh bool, o open.Options, do func(ctx context.Context, s *open.Swarm) error) error {
 	ctx, cancel := a.Limited(ctx)
 	defer cancel()
-	return a.WithSwarm(ctx, o, do)
+	return a.WithSwarm(ctx, fresh, o, do)
 }
 
 // options adds the common options to those of a command.
@@ -36,10 +37,18 @@ func CloseAfter(ctx context.Context, closer func(context.Context) error, err *er
 	}
 }
 
+// brokerFile is the remedy for a missing file of the broker.
+const brokerFile = "--broker, SWARMIJI_BROKER or the context names the database of the consumers; correct it, or create the tables with swarmiji migrate --up"
+
 // WithSwarm is With without a time limit.
-func (a *App) WithSwarm(ctx context.Context, o open.Options, do func(ctx context.Context, s *open.Swarm) error) (err error) {
+func (a *App) WithSwarm(ctx context.Context, fresh bool, o open.Options, do func(ctx context.Context, s *open.Swarm) error) (err error) {
 	if a.Broker == "" {
 		return fmt.Errorf("%w: this command does not go over --api; give --broker or set SWARMIJI_BROKER", ErrUsage)
+	}
+	if !fresh {
+		if err := Existing(brokerFile, a.Broker, a.Results, a.Events); err != nil {
+			return err
+		}
 	}
 	if o.Logger == nil {
 		o.Logger = a.logger()
@@ -68,7 +77,7 @@ func (a *App) command(ctx context.Context, c control.Command, wait control.Wait)
 	}
 	ctx, cancel := context.WithTimeout(ctx, a.Timeout+wait.Timeout)
 	defer cancel()
-	err = a.WithSwarm(ctx, open.Options{Control: true}, func(ctx context.Context, s *open.Swarm) error {
+	err = a.WithSwarm(ctx, false, open.Options{Control: true}, func(ctx context.Context, s *open.Swarm) error {
 		replies, err = send(ctx, s, keys, c, wait)
 		return err
 	})

@@ -60,7 +60,7 @@ func (a *app) export(ctx context.Context, f *selection, w io.Writer) (n int, err
 			IDs: f.IDs, Task: f.Name, Root: f.Root, Error: f.Error, Headers: f.Headers,
 			OlderThan: time.Duration(f.OlderThan), YoungerThan: time.Duration(f.YoungerThan), Limit: f.limit,
 		}
-		err = a.DeadLetters(ctx, f.Queue, func(ctx context.Context, l *deadletter.Letters) error {
+		err = a.DeadLetters(ctx, f.Queue, false, func(ctx context.Context, l *deadletter.Letters) error {
 			n, err = l.Export(ctx, f.Queue, filter, w)
 			return err
 		})
@@ -96,7 +96,7 @@ func (a *app) deadImportCmd() *cobra.Command {
 			"  zcat old.jsonl.gz | swarmiji dead import reports -o json",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.DeadLetters(cmd.Context(), args[0], func(ctx context.Context, l *deadletter.Letters) error {
+			return a.DeadLetters(cmd.Context(), args[0], true, func(ctx context.Context, l *deadletter.Letters) error {
 				in := io.NopCloser(a.Stdin)
 				if file != "" {
 					from, err := os.Open(file) //nolint:gosec // the user names a file of their own

@@ -73,7 +73,7 @@ func (a *app) scheduleAdd(ctx context.Context, store *storeOptions, args []strin
 		return err
 	}
 	when := o.when.when(phrase, &p)
-	return a.withSchedule(ctx, store, loc, func(ctx context.Context, s *schedule.Schedule) error {
+	return a.withSchedule(ctx, store, true, loc, func(ctx context.Context, s *schedule.Schedule) error {
 		added, err := s.Add(ctx, when, call, schedule.WithName(o.name), schedule.WithNonce(o.nonce), schedule.WithMisfire(misfire))
 		a.Audit(ctx, inspect.Change{Do: inspect.DoAddSchedule, Target: cmp.Or(o.name, args[0]), Done: cli.OneIf(err)},
 			map[string]any{"entry": added.ID, "task": args[0], "new": added.New, "changed": added.Changed}, err)

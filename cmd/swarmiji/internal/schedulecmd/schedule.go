@@ -62,14 +62,22 @@ func (a *app) scheduleCmd() *cobra.Command {
 	return cmd
 }
 
-// withSchedule opens a schedule, calls do within --timeout, and closes it. loc is the zone of
-// phrases; nil: UTC.
-func (a *app) withSchedule(ctx context.Context, o *storeOptions, loc *time.Location, do func(ctx context.Context, s *schedule.Schedule) error) (err error) {
+// withSchedule opens a schedule, calls do within --timeout, and closes it. If fresh is true, a
+// missing SQLite file is created. loc is the zone of phrases; nil: UTC.
+func (a *app) withSchedule(ctx context.Context, o *storeOptions, fresh bool, loc *time.Location, do func(ctx context.Context, s *schedule.Schedule) error) (err error) {
 	url := cmp.Or(o.url, a.Schedule, a.Getenv("SWARMIJI_SCHEDULE"), a.Broker)
 	if url == "" {
 		return fmt.Errorf("%w: no store; give --store or set SWARMIJI_SCHEDULE, such as redis://host:6379 or sqlite:///path/app.db", cli.ErrUsage)
 	}
 	if err := cli.NotMemory(url); err != nil {
+		return err
+	}
+	if !fresh {
+		if err := cli.Existing("--store, SWARMIJI_SCHEDULE or SWARMIJI_BROKER names the database of the schedule, which swarmiji schedule add creates", url); err != nil {
+			return err
+		}
+	}
+	if err := cli.Existing("--results names the database of the results of the consumers", o.results); err != nil {
 		return err
 	}
 	a.Hide(url, open.RedactSchedule(url))
@@ -168,7 +176,7 @@ func (a *app) withEntries(ctx context.Context, o *storeOptions, do func(ctx cont
 	if a.API != "" {
 		return a.Remote(ctx, &cli.Inspection{}, do)
 	}
-	return a.withSchedule(ctx, o, nil, func(ctx context.Context, s *schedule.Schedule) error {
+	return a.withSchedule(ctx, o, false, nil, func(ctx context.Context, s *schedule.Schedule) error {
 		return a.WithAudited(ctx, inspect.Config{Schedule: s}, func(api inspect.API) error { return do(ctx, api) })
 	})
 }

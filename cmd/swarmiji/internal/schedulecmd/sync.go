@@ -83,7 +83,7 @@ func (a *app) scheduleSync(ctx context.Context, store *storeOptions, file string
 	if err != nil {
 		return err
 	}
-	return a.withSchedule(ctx, store, nil, func(ctx context.Context, s *schedule.Schedule) error {
+	return a.withSchedule(ctx, store, !o.dryRun, nil, func(ctx context.Context, s *schedule.Schedule) error {
 		synced, err := s.Sync(ctx, o.group, o.revision, want, schedule.SyncOptions{DryRun: o.dryRun})
 		a.auditSync(ctx, o, &synced, err)
 		if err != nil {

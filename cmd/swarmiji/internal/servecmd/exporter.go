@@ -57,7 +57,7 @@ func (a *app) exporterCmd() *cobra.Command {
 // export serves the metrics until ctx ends.
 func (a *app) export(ctx context.Context, names []string, listen string, refresh time.Duration) error {
 	logger := slog.New(slog.NewTextHandler(a.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
-	return a.WithSwarm(ctx, open.Options{Logger: logger}, func(ctx context.Context, s *open.Swarm) error {
+	return a.WithSwarm(ctx, false, open.Options{Logger: logger}, func(ctx context.Context, s *open.Swarm) error {
 		inspector, ok := capability.As[broker.Inspector](s.Broker)
 		if !ok {
 			return fmt.Errorf("this broker does not tell what waits: %w", broker.ErrUnsupported)

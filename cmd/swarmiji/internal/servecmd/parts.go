@@ -51,7 +51,7 @@ func (a *app) withParts(ctx context.Context, o open.Options, p *partOptions, do 
 		return err
 	}
 	o.Control = true
-	return a.WithSwarm(ctx, o, func(ctx context.Context, s *open.Swarm) (err error) {
+	return a.WithSwarm(ctx, true, o, func(ctx context.Context, s *open.Swarm) (err error) {
 		c := inspect.Config{Wire: w, Actor: a.Actor(), Listen: p.listen, Logger: o.Logger}
 		if c.Control, err = control.NewClient(control.ClientConfig{Bus: s.Control, Replies: s.Replies, Keys: keys}); err != nil {
 			return fmt.Errorf("%w: %w", cli.ErrUsage, err)
@@ -105,6 +105,11 @@ func (a *app) openHistory(ctx context.Context, s *open.Swarm, c *inspect.Config,
 			return fmt.Errorf("%w: --record needs --history, such as sqlite:///path/history.db", cli.ErrUsage)
 		}
 		return nil
+	}
+	if !p.record {
+		if err := cli.Existing("--history or SWARMIJI_HISTORY names the database that swarmiji history record writes; to write it here give --record", url); err != nil {
+			return err
+		}
 	}
 	a.Hide(url, open.Redact(url))
 	h, err := open.History(ctx, url, open.HistoryOptions{Namespace: a.Namespace, Logger: c.Logger})
