@@ -142,8 +142,8 @@ func noReplyQueue(cause error) error {
 	return fmt.Errorf(text, broker.ErrUnavailable, cause)
 }
 
-// watch returns a waiter without a wait for the stream of notifications. The store is asked, so none
-// needs to come. Returns [ErrClosed] after Close. It does not block, and takes in.mu.
+// watch returns a waiter without a wait for the stream of notifications. The store is asked, so
+// none needs to come. Returns [ErrClosed] after Close. It does not block, and takes in.mu.
 func (in *inbox) watch(id task.ID, codec *wire.Codec, how submission) (*waiter, error) {
 	in.mu.Lock()
 	defer in.mu.Unlock()

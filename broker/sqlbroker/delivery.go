@@ -294,8 +294,8 @@ func (s *subscription) setDurable(begun time.Time) {
 
 // keep makes the claim of d durable, unless it is. It runs beside no renewal of leases: each leaves
 // out rows that the other has locked, and would take them for lost. It waits for the running
-// renewal and for the database. Returns ErrUnavailable if ctx ends before anything was sent, and the
-// errors of await. It takes s.mu, but does not hold it while it waits.
+// renewal and for the database. Returns ErrUnavailable if ctx ends before anything was sent, and
+// the errors of await. It takes s.mu, but does not hold it while it waits.
 func (d *delivery) keep(ctx context.Context, what string) error {
 	s := d.sub
 	if s.isDurable(d) {

@@ -136,10 +136,10 @@ func (s *subscription) renewNow(ctx context.Context, ds []*delivery) ([]bool, er
 	return hit, nil
 }
 
-// findTaken looks for deliveries with a transaction of AckTx that another consumer has claimed. Their
-// transaction was rolled back, and a renewal does not see that. It waits for the database, for at
-// most a sixth of the lease for each delivery whose lease is over. It takes s.mu, but does not hold
-// it while it waits.
+// findTaken looks for deliveries with a transaction of AckTx that another consumer has claimed.
+// Their transaction was rolled back, and a renewal does not see that. It waits for the database,
+// for at most a sixth of the lease for each delivery whose lease is over. It takes s.mu, but does
+// not hold it while it waits.
 func (s *subscription) findTaken(now time.Time) {
 	s.mu.Lock()
 	var ds []*delivery

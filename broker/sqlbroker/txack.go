@@ -99,8 +99,8 @@ var errOpenTx = errors.New("the transaction that acknowledges the message has no
 // delivery, otherwise false, or ErrLeaseLost. After AckTx it reads the row of the message:
 //
 //   - The row does not exist: true. But if PostgreSQL knows that the transaction was rolled back,
-//     another consumer has settled the message: ErrLeaseLost. SQLite does not know that. There it is
-//     ErrLeaseLost after the end of the lease, also if the transaction was committed.
+//     another consumer has settled the message: ErrLeaseLost. SQLite does not know that. There it
+//     is ErrLeaseLost after the end of the lease, also if the transaction was committed.
 //   - Another claim has the row: ErrLeaseLost.
 //   - The row has the token of d, and its lease is renewed: false. The transaction was rolled back.
 //   - The lease cannot be renewed, because the transaction is open: ErrIndeterminate. On SQLite the

@@ -231,8 +231,8 @@ func files(t *testing.T) map[string]string {
 	return map[string]string{"sqlite": "sqlite://" + filepath.Join(memoryDir(t), "app.db"), "postgres": testserver.RequirePostgres(t).URL()}
 }
 
-// TestAckTxGoneAfterTheLease shows that on SQLite a missing message proves no commit after the end of
-// the lease: another consumer may have settled it.
+// TestAckTxGoneAfterTheLease shows that on SQLite a missing message proves no commit after the end
+// of the lease: another consumer may have settled it.
 func TestAckTxGoneAfterTheLease(t *testing.T) {
 	t.Parallel()
 	url, ctx := "sqlite://"+filepath.Join(memoryDir(t), "app.db"), testwait.Long(t)
@@ -252,7 +252,8 @@ func TestAckTxGoneAfterTheLease(t *testing.T) {
 	begun := time.Now()
 	testwait.Until(t, "the lease is over", func() bool { return time.Since(begun) > 2*lease })
 	do("ROLLBACK TO before")
-	do("DELETE FROM swarmiji_message WHERE id = 'a'") // as a claim and a settlement by another consumer do
+	// as a claim and a settlement by another consumer do
+	do("DELETE FROM swarmiji_message WHERE id = 'a'")
 	if err := own.Commit(); err != nil {
 		t.Fatal(err)
 	}
@@ -294,8 +295,8 @@ func TestAckTxRefused(t *testing.T) {
 	}
 }
 
-// TestAckTxTaken shows that a delivery is lost soon after another consumer has claimed its message,
-// although nobody calls Settled: the handler still runs.
+// TestAckTxTaken shows that a delivery is lost soon after another consumer has claimed its message.
+// Settled is not called: the handler still runs.
 func TestAckTxTaken(t *testing.T) {
 	t.Parallel()
 	for name, url := range files(t) {
@@ -317,8 +318,8 @@ func TestAckTxTaken(t *testing.T) {
 	}
 }
 
-// TestAckTxGivenBack shows that a message whose transaction was open when its consumer gave it back
-// goes to another consumer after the rollback, while the Broker stays open.
+// TestAckTxGivenBack gives a message back while its transaction is open. After the rollback it goes
+// to another consumer, while the Broker stays open.
 func TestAckTxGivenBack(t *testing.T) {
 	t.Parallel()
 	for name, url := range files(t) {

@@ -14,11 +14,11 @@ import (
 func TestOutboxFailing(t *testing.T) {
 	t.Parallel()
 	b, ctx := newBoxed(t, ""), testwait.Long(t)
-	rows, err := b.Read(ctx, all64())
+	rows, err := b.Read(ctx, all64(), false)
 	if err != nil || len(rows) != 2 {
 		t.Fatalf("%v, %v", rows, err)
 	}
-	failed := outbox.Settlement{Failed: []outbox.Failure{{Seq: rows[0].Seq, Reason: "no such queue", After: time.Hour}}}
+	failed := outbox.Settlement{Failed: []outbox.Failure{{Ref: rows[0].Ref(), Reason: "no such queue", After: time.Hour}}}
 	if err := b.Settle(ctx, failed); err != nil {
 		t.Fatal(err)
 	}

@@ -135,7 +135,8 @@ func (d *DB) Migrations() (string, error) {
 	b.WriteString(versions + ";\n")
 	now := d.db.Dialect().Now()
 	if d.db.Dialect() == SQLite {
-		now = "CAST(strftime('%s', 'now') AS integer) * 1000000" // shells before SQLite 3.42 lack 'subsec'
+		// shells before SQLite 3.42 lack 'subsec'
+		now = "CAST(strftime('%s', 'now') AS integer) * 1000000"
 	}
 	names, err := components()
 	for _, name := range names {

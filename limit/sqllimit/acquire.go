@@ -19,8 +19,8 @@ type state struct {
 }
 
 // acquire grants all permits to holder, or none, in transaction tx, which has locked their keys: it
-// reads their states and stores the holder and the used rates. asks must not be empty. A permit that
-// holder already has gets the new lease and uses no rate.
+// reads their states and stores the holder and the used rates. asks must not be empty. A permit
+// that holder already has gets the new lease and uses no rate.
 //
 // A refusal stores nothing. Its RetryAfter is the wait for the rates, 0 if only a maximum is
 // reached. It returns the errors of its statements.

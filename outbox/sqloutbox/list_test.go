@@ -27,9 +27,9 @@ func TestWaiting(t *testing.T) {
 		for i := range buckets {
 			buckets[i] = i
 		}
-		rows, err := s.Read(ctx, buckets)
+		rows, err := s.Read(ctx, buckets, false)
 		must(t, err)
-		must(t, s.Settle(ctx, outbox.Settlement{Failed: []outbox.Failure{{Seq: rows[0].Seq, Reason: "no such queue", After: time.Hour}}}))
+		must(t, s.Settle(ctx, outbox.Settlement{Failed: []outbox.Failure{{Ref: rows[0].Ref(), Reason: "no such queue", After: time.Hour}}}))
 
 		a0 := outbox.WaitingMessage{ID: "a0", Queue: "work", OrderKey: "k", Failures: 1, Reason: "no such queue"}
 		a1, b0 := outbox.WaitingMessage{ID: "a1", Queue: "work", OrderKey: "k"}, outbox.WaitingMessage{ID: "b0", Queue: "work"}

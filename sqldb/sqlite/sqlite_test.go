@@ -255,8 +255,8 @@ func ExampleFromDB() {
 	// 1 <nil>
 }
 
-// TestFullPool shows that calls and Close end with their contexts while the pool of the program has
-// no free connection, although another call waits for one.
+// TestFullPool uses a pool of the program without a free connection, for which a call waits. Other
+// calls and Close end with their contexts nevertheless.
 func TestFullPool(t *testing.T) {
 	ctx := testwait.Long(t)
 	pool, err := sql.Open("sqlite", filepath.Join(t.TempDir(), "app.db"))
