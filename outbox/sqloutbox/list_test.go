@@ -57,7 +57,7 @@ func TestWaiting(t *testing.T) {
 		}
 		has(true, 9)
 		has(false, 9, a1, b0)
-		if rows, err := s.Read(ctx, buckets); err != nil || len(rows) != 2 {
+		if rows, err := s.Read(ctx, buckets, false); err != nil || len(rows) != 2 {
 			t.Errorf("after the drop %d messages can be sent, %v; want 2", len(rows), err)
 		}
 		if left, err := other.Waiting(ctx, false, 9); err != nil || len(left) != 1 {
