@@ -190,6 +190,16 @@ func TestSettleTxOutcomes(t *testing.T) {
 			_ = commit(ctx, a)
 			return "", task.Retry(boom)
 		}, nil, "done", 1, 1},
+		{"a result of another type, then committed", func(ctx context.Context, a *attempt) (string, error) {
+			own := a.begin(ctx, a.id)
+			if err := task.SettleTx(ctx, sqltx.Wrap(own), 42); !errors.Is(err, task.ErrBadResult) {
+				a.t.Errorf("SettleTx with a number: %v, want ErrBadResult", err)
+			}
+			if err := task.SettleTx(ctx, sqltx.Wrap(own), "done"); err != nil {
+				a.t.Errorf("SettleTx in the same transaction: %v", err)
+			}
+			return "", own.Commit()
+		}, nil, "done", 1, 1},
 		{"rolled back and nil", func(ctx context.Context, a *attempt) (string, error) {
 			if a.n == 1 {
 				return "other", rollback(ctx, a)
