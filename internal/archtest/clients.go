@@ -61,6 +61,12 @@ var clients = []client{
 		why:   "SQLite without cgo; only who keeps something in a file links it",
 	},
 	{
+		path:  "github.com/fsnotify/fsnotify",
+		may:   []string{"internal/sqlconn/sqlite"},
+		reach: []string{"sqldb/sqlite", "internal/sqlconn/sqltest", "open/sqlite", "open/all", "@programs"},
+		why:   "one process learns of another one's commit to a SQLite file; each operating system reports writes in its own way",
+	},
+	{
 		path:  "github.com/Shopify/toxiproxy/v2",
 		may:   []string{"internal/testserver"},
 		reach: []string{"@programs"},

@@ -8,14 +8,21 @@ import (
 )
 
 // TestPollInterval shows that a SQLite file is polled at the interval of its watchers for a second.
-// After a second without a change or a new watcher it is polled less often.
+// After a second without a change or a new watcher it is polled less often, much less if the system
+// reports writes.
 func TestPollInterval(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newWakes(func(context.Context, *Wakes) {})
 		want := func(when string, d time.Duration) {
 			t.Helper()
-			if got := s.interval(); got != d {
+			if got := s.interval(false); got != d {
 				t.Errorf("%s the interval is %v, want %v", when, got, d)
+			}
+			if d == slowPoll {
+				d = reportedPoll
+			}
+			if got := s.interval(true); got != d {
+				t.Errorf("%s the interval is %v where the system reports writes, want %v", when, got, d)
 			}
 		}
 		notified := func(when string, n int) {

@@ -34,6 +34,8 @@ type lite struct {
 
 	given bool // pool belongs to the user
 
+	watchLog func(log string) LogWatch
+
 	mu     sync.Mutex
 	pool   *sql.DB     // of the writer and the readers; nil until first use
 	made   fs.FileInfo // of the file at first use
@@ -46,9 +48,12 @@ type lite struct {
 
 // OpenSQLite implements Open of package sqlite, which links the driver "sqlite" of database/sql. It
 // checks cfg and does not open the file. pool is nil, or a pool of the user for this file, which
-// then replaces the URL.
-func OpenSQLite(cfg Config, pool *sql.DB, file string) (Database, error) {
-	l := &lite{Config: cfg, pool: pool, given: pool != nil, file: file, free: make(chan *liteConn, cfg.Readers), ended: make(chan struct{})}
+// then replaces the URL. watchLog begins to watch the file's log.
+func OpenSQLite(cfg Config, pool *sql.DB, file string, watchLog func(log string) LogWatch) (Database, error) {
+	l := &lite{
+		Config: cfg, pool: pool, given: pool != nil, file: file, watchLog: watchLog,
+		free: make(chan *liteConn, cfg.Readers), ended: make(chan struct{}),
+	}
 	if !l.given {
 		if err := l.checkLite(); err != nil {
 			return nil, err

@@ -6,9 +6,10 @@ import (
 )
 
 const (
-	// fresh is the age below which a file's time does not exclude a later write. File systems count
-	// time in steps of some milliseconds, and another write may follow in the same step.
-	fresh = 50 * time.Millisecond
+	// fresh is the age below which a file's time does not exclude a later change. File systems count
+	// time in steps of some milliseconds, and another write may follow in the same step. A commit
+	// becomes visible only after its write has reached the disk.
+	fresh = 250 * time.Millisecond
 	// surely is the time after which the database is asked although its files look unchanged.
 	surely = time.Second
 )

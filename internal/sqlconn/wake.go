@@ -18,6 +18,11 @@ const (
 	quickTime = time.Second
 	// slowPoll is the shortest interval after that. It limits the cost of an idle process.
 	slowPoll = 100 * time.Millisecond
+	// reportedPoll takes its place while the operating system reports writes to the file.
+	reportedPoll = time.Second
+	// firstPoll is the time between a reported write and the next poll. A report comes before the
+	// commit is visible, so that further polls follow, each after twice the time.
+	firstPoll = time.Millisecond
 )
 
 // Watcher receives notifications about changes. Create it with [Conn.Watch].
@@ -33,9 +38,10 @@ type Watcher struct {
 // Close it after use.
 //
 // The Watcher is notified of changes by this process at once. Changes by other processes follow
-// later. PostgreSQL sends a notification at most 5 ms after a commit. A SQLite file is polled every
-// poll, and every 100 ms after a second without changes. Any change counts, since the file does not
-// show the topic. Default for poll: 10ms.
+// later. PostgreSQL sends a notification at most 5 ms after a commit. A write to a SQLite file is
+// reported by the operating system. The file is also polled: every poll for a second after a
+// change, then every second, or every 100 ms where the system reports nothing. Any change counts,
+// since the file does not show the topic. Default for poll: 10ms.
 //
 // A Watcher may be notified without a change. A notification may be lost with a connection, so the
 // caller must also check by itself at intervals.
@@ -235,10 +241,10 @@ func (s *Wakes) tell(topic string, except *Conn) {
 	}
 }
 
-// interval returns the time until the next poll: the shortest interval of the watchers, but at
-// least slowPoll if the last change is longer ago than quickTime. It returns 0 without watchers. It
-// takes s.mu.
-func (s *Wakes) interval() time.Duration {
+// interval returns the longest time until the next poll: the shortest interval of the watchers. If
+// the last change is longer ago than quickTime, it is at least slowPoll, or reportedPoll if the
+// system reports writes. It returns 0 without watchers. It takes s.mu.
+func (s *Wakes) interval(reported bool) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var d time.Duration
@@ -247,10 +253,13 @@ func (s *Wakes) interval() time.Duration {
 			d = w.poll
 		}
 	}
-	if d > 0 && time.Now().After(s.quick) {
-		d = max(d, slowPoll)
+	if d == 0 || !time.Now().After(s.quick) {
+		return d
 	}
-	return d
+	if reported {
+		return max(d, reportedPoll)
+	}
+	return max(d, slowPoll)
 }
 
 // close stops listening and waits for the end of the listening goroutine. Returns ctx's error if
@@ -276,30 +285,58 @@ func (s *Wakes) close(ctx context.Context) error {
 	}
 }
 
-// Watch implements Database. It polls the file as interval says, and asks the database for its
-// number of changes if the file seems changed. If that number is another, it notifies the watchers.
-// It blocks until ctx ends or the database is closed; for a database in memory it returns at once.
+// LogWatch watches the log of a SQLite file for writes. A write is reported before the commit that
+// it belongs to is visible. Not safe for concurrent use.
+type LogWatch interface {
+	// Add begins to watch the log, if it is not watched, and reports whether it is. It is not as long
+	// as the log does not exist, or where the system offers no reports.
+	Add() bool
+	// Wait waits for a report, for a notification of s, or for d. It reports whether the log was
+	// written. ok is false if ctx ended first.
+	Wait(ctx context.Context, s wake.Signal, d time.Duration) (written, ok bool)
+	Close()
+}
+
+// Watch implements Database. It waits for a report of a write to the file's log, or as long as
+// interval says. If the file seems changed it asks the database for its number of changes. If that
+// number is another, it notifies the watchers. It blocks until ctx ends or the database is closed;
+// for a database in memory it returns at once.
 func (l *lite) Watch(ctx context.Context, w *Wakes) {
 	if l.file == "" {
 		return
 	}
+	log := l.watchLog(l.file + "-wal")
+	defer log.Close()
 	var last int64
+	var pause time.Duration
 	t := traces{file: l.file}
 	for {
-		if d := w.interval(); d == 0 || !w.faster.Wait(ctx, d) {
+		longest := w.interval(log.Add())
+		if longest == 0 {
 			return // without watchers, ctx has ended
 		}
-		if !t.changed() {
-			continue
+		pause = min(max(2*pause, firstPoll), longest)
+		written, ok := log.Wait(ctx, w.faster, pause)
+		if !ok {
+			return
 		}
-		now, err := l.group.version(ctx)
-		if err != nil {
-			return // closed
+		if t.changed() {
+			now, err := l.group.version(ctx)
+			if err != nil {
+				return // closed
+			}
+			if now != last { // also the first time: the data may have changed since the watchers were added
+				w.hurry()
+				w.NotifyAll()
+			}
+			last = now
 		}
-		if now != last { // also the first time: the data may have changed since the watchers were added
+		if written {
 			w.hurry()
-			w.NotifyAll()
+			pause = 0
+			if !wake.Sleep(ctx, firstPoll) { // a commit makes several reports
+				return
+			}
 		}
-		last = now
 	}
 }

@@ -3,6 +3,7 @@ package sqlconn_test
 import (
 	"context"
 	"errors"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -91,6 +92,22 @@ func TestWatchFromTheStart(t *testing.T) {
 			w.Close()
 		}
 	})
+}
+
+// TestReportedWrites shows that a SQLite file need not be polled: each change is heard of although
+// each poll comes after twice the time of the one before.
+func TestReportedWrites(t *testing.T) {
+	dsn := "sqlite://" + filepath.Join(t.TempDir(), "app.db")
+	here, there := open(t, sqlconn.Config{URL: dsn}), open(t, sqlconn.Config{URL: dsn})
+	run(t, here, "CREATE TABLE t (id bigint)")
+	w := here.Watch(time.Hour)
+	defer w.Close()
+	for range 25 { // the last poll alone would come after half a day
+		change(t, there, "a")
+		if !heard(w, 20*time.Second) {
+			t.Fatal("a change was not reported")
+		}
+	}
 }
 
 // TestNotWoken shows that a rolled-back transaction notifies no watcher. On PostgreSQL, another

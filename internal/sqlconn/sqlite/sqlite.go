@@ -27,7 +27,7 @@ func (d Driver) Open(cfg sqlconn.Config) (sqlconn.Database, error) {
 			return nil, fmt.Errorf("sql: SetMaxOpenConns allows %d connections, of which this package keeps %d: raise it, or open the file by its path", most, own)
 		}
 	}
-	return sqlconn.OpenSQLite(cfg, d.pool, d.file)
+	return sqlconn.OpenSQLite(cfg, d.pool, d.file, watchLog)
 }
 
 // Pool returns a Driver for the file of the user's pool. It asks the pool for the name of the file.
