@@ -156,6 +156,7 @@ type scripted struct {
 	got    []string         // ids of confirmed messages
 	asked  map[string]int   // by id: publishes
 	away   string           // a queue that cannot be reached
+	silent string           // a queue that confirms nothing
 	hold   chan struct{}    // not nil: publishes wait until it is closed
 	held   chan struct{}    // receives a value when a publish waits
 }
@@ -168,8 +169,15 @@ func newScripted(t *testing.T, refuse map[string]error) *scripted {
 
 func (s *scripted) Publish(ctx context.Context, queue string, m *broker.Message) error {
 	s.mu.Lock()
-	hold := s.hold
+	hold, silent := s.hold, s.silent == queue
+	if silent {
+		s.asked[m.ID]++
+	}
 	s.mu.Unlock()
+	if silent {
+		<-ctx.Done()
+		return broker.ErrIndeterminate
+	}
 	if hold != nil {
 		s.held <- struct{}{}
 		select {

@@ -105,6 +105,36 @@ func TestQueueAway(t *testing.T) {
 	}
 }
 
+// TestSilentQueue shows that a queue that confirms nothing does not hold the messages for others up
+// again and again, although it gets new messages.
+func TestSilentQueue(t *testing.T) {
+	t.Parallel()
+	l := newFile(t)
+	b := newScripted(t, nil)
+	b.silent = "deaf"
+	stop := l.run(b, func(c *outbox.Config) { c.Lease = 3 * time.Second })
+	defer stop()
+	const pairs = 10
+	for i := range pairs {
+		l.publish(broker.Outgoing{Queue: "deaf", Message: &broker.Message{ID: fmt.Sprint("deaf", i)}})
+		l.submit("", fmt.Sprint("good", i))
+		testwait.Until(t, "the other message is sent", func() bool { return len(b.sent()) == i+1 })
+	}
+	b.mu.Lock()
+	asked := len(b.asked) - pairs
+	b.silent = ""
+	b.mu.Unlock()
+	if asked > pairs/2 { // two seconds each
+		t.Errorf("%d of %d messages were sent to the silent queue, want few", asked, pairs)
+	}
+	_, err := l.db.ExecContext(testwait.Long(t), "UPDATE swarmiji_outbox SET retry = 1 WHERE failures > 0")
+	must(t, err)
+	l.untilEmpty()
+	if n := len(b.sent()); n != 2*pairs {
+		t.Errorf("%d messages were sent, want %d", n, 2*pairs)
+	}
+}
+
 // counted is a Store that counts its pages.
 type counted struct {
 	outbox.Store

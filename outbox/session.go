@@ -27,7 +27,15 @@ const (
 	// retryBase and retryMax limit the wait after a failed publish of one message.
 	retryBase = 250 * time.Millisecond
 	retryMax  = time.Minute
+
+	// silentTime is the time after which a queue that has confirmed nothing counts as silent. All
+	// messages that were sent with its own waited for it. It gets none for restFactor times as long.
+	silentTime = time.Second
+	restFactor = 4
 )
+
+// errSilent is the failure of messages for a queue that rests.
+var errSilent = errors.New("the queue confirmed no earlier message in time; it rests, so that others need not wait for it")
 
 // backoff returns the pause after attempt number n, from 0: base, doubled for each further attempt,
 // up to most.
@@ -49,9 +57,10 @@ type session struct {
 	leased    time.Time  // before the last call of Lease that succeeded; zero: none has
 	pending   Settlement // outcomes that are not stored yet
 	idle      time.Duration
-	away      int  // errors in a row
-	failing   bool // the last publish had failures
-	recovered bool // the last page was sent without failures
+	away      int                  // errors in a row
+	failing   bool                 // the last publish had failures
+	recovered bool                 // the last page was sent without failures
+	rests     map[string]time.Time // until when silent queues get no messages
 }
 
 // run repeats pass until ctx ends, and then returns nil. If there are no messages it rests between
@@ -194,8 +203,9 @@ func (s *session) storing(ctx context.Context) (context.Context, context.CancelF
 
 // publish publishes rows and adds their outcomes to the pending ones. It does so in waves. A wave
 // has one message of each key and all messages without a key, and the next wave begins when all of
-// them are confirmed. After a failed message the later ones of its key are not sent. publish ends
-// before the leases do; then the remaining rows are read again.
+// them are confirmed. After a failed message the later ones of its key are not sent. Messages for a
+// queue that rests fail without a publish. publish ends before the leases do; then the remaining
+// rows are read again.
 //
 // It logs failures. Returns ErrUnavailable if the broker could not be reached for a whole wave, and
 // ErrClosed if the broker was closed. It returns nil in all other cases, also when ctx ends.
@@ -211,6 +221,10 @@ func (s *session) publish(ctx context.Context, rows []Row) error {
 			case k != "" && stopped[k]:
 			case k != "" && taken[k]:
 				later = append(later, r)
+			case time.Now().Before(s.rests[r.Queue]):
+				stopped[k] = true
+				s.Metrics.OutboxFailed.Inc(1)
+				s.fail(&r, errSilent, time.Until(s.rests[r.Queue]))
 			default:
 				taken[k] = true
 				wave = append(wave, r)
@@ -222,6 +236,7 @@ func (s *session) publish(ctx context.Context, rows []Row) error {
 		}
 		var unsent []*Row
 		var away, closed error
+		begun := time.Now()
 		for i, err := range broker.BatchErrors(broker.PublishBatch(publishing, s.Broker, ms), len(ms)) {
 			if s.outcome(&wave[i], err) {
 				continue
@@ -229,6 +244,7 @@ func (s *session) publish(ctx context.Context, rows []Row) error {
 			stopped[wave[i].OrderKey] = true
 			switch {
 			case errors.Is(err, broker.ErrIndeterminate):
+				s.silent(wave[i].Queue, time.Since(begun))
 			case errors.Is(err, broker.ErrClosed):
 				closed = err
 			case errors.Is(err, broker.ErrUnavailable):
@@ -252,6 +268,17 @@ func (s *session) publish(ctx context.Context, rows []Row) error {
 	}
 	s.report(ctx)
 	return nil
+}
+
+// silent lets a queue rest if it has confirmed nothing for long. A lost connection fails sooner.
+func (s *session) silent(queue string, waited time.Duration) {
+	if waited < silentTime {
+		return
+	}
+	if s.rests == nil {
+		s.rests = make(map[string]time.Time)
+	}
+	s.rests[queue] = time.Now().Add(restFactor * waited)
 }
 
 // outcome adds the outcome of a publish that returned err to the pending ones. It returns true if
