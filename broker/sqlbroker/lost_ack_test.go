@@ -25,7 +25,8 @@ func TestLostAckAfterLease(t *testing.T) {
 	// A second connection would ask the server to parse the statement. It would wait for the lock
 	// there, and never execute it.
 	cfg := config(t, proxy.URL(srv.URL())+"&pool_max_conns=1", ns)
-	cfg.Lease = 5 * time.Second // the lock must be held and the acknowledgement wait for it before a renewal
+	// Before the first renewal the acknowledgement must wait for the lock, also on a busy machine.
+	cfg.Lease = 5 * time.Second
 	one, two := open(t, cfg), open(t, config(t, srv.URL(), ns))
 	defer func() {
 		if err := errors.Join(one.Close(ctx), two.Close(ctx)); err != nil {
