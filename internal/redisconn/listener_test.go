@@ -97,6 +97,11 @@ func TestListener(t *testing.T) {
 	if err := l.Wait(testwait.Long(t), ns+"a"); err != nil {
 		t.Errorf("Wait: %v", err)
 	}
+	// A connection that was begun before Remove has the channel for a moment.
+	testwait.Until(t, "that the removed channels are not subscribed to", func() bool {
+		v, err := other.Do(testwait.Long(t), "PUBSUB", "CHANNELS", ns+"[bd]")
+		return err == nil && len(v.([]any)) == 0
+	})
 	say("b", "removed")
 	say("d", "never added")
 	say("c", "added while the server was away")
