@@ -262,7 +262,7 @@ func (h *uncommitted) Result(ctx context.Context, v any) error {
 // errUncommitted returns the error about a task of SubmitTx without a record. It wraps that of
 // errNoRecord.
 func errUncommitted() error {
-	return fmt.Errorf("its transaction has not committed or was rolled back, or no consumer has recorded the task: %w", errNoRecord())
+	return fmt.Errorf("its transaction has not committed or was rolled back, no consumer has recorded the task, or its result came before this process had its reply queue: %w", errNoRecord())
 }
 
 // submission is the knowledge of a producer about the submission of a task.

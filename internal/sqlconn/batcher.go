@@ -130,9 +130,10 @@ const idleTimeout = time.Second
 // run sends the pending entries in transactions, until no entry was added for idleTimeout. It makes
 // the tables first. It leaves out entries whose callers have gone.
 //
-// After a transaction of unknown outcome whose entries are sent again, it waits for the backoff
-// time. If the owner ends during that wait, run finishes all pending entries with its Closed and
-// returns. It takes t.mu, but does not hold it while it waits.
+// Before it sends the entries of a failed transaction again, it waits for the backoff time. It does
+// not wait if the first failure was a repeated key. If the owner ends during the wait, run finishes
+// all pending entries with its Closed and returns. It takes t.mu, but does not hold it while it
+// waits.
 func (t *Batcher[T]) run() {
 	timer := time.NewTimer(idleTimeout)
 	defer timer.Stop()
@@ -161,6 +162,10 @@ func (t *Batcher[T]) run() {
 		}
 		if !t.complete(es, t.asClosed(err)) {
 			attempt = 0
+			continue
+		}
+		if attempt == 0 && IsUnique(err) { // the next transaction has another statement
+			attempt++
 			continue
 		}
 		if !t.Owner.Pause(attempt) {

@@ -302,6 +302,7 @@ func (g *group) ready() error {
 		return nil
 	}
 	if g.conn != nil && g.lite.file != "" {
+		g.lite.forgetLog()
 		g.conn.close()
 		g.conn = nil
 	}

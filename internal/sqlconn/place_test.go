@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/swarmiji/swarmiji/internal/sqlconn"
 	"github.com/swarmiji/swarmiji/internal/sqlconn/sqltest"
@@ -56,6 +57,55 @@ func TestMovedFile(t *testing.T) {
 		}
 		if err := c.Update(ctx, run("INSERT INTO t VALUES (1)")); err != nil {
 			t.Errorf("the %s file is back: %v", name, err)
+		}
+	}
+}
+
+// SQLite continues with a log that was deleted, and changes that it stores there are lost. So calls
+// fail.
+func TestDeletedLog(t *testing.T) {
+	ctx := t.Context()
+	file := filepath.Join(t.TempDir(), "app.db")
+	c := open(t, sqlconn.Config{URL: "sqlite://" + file})
+	insert := func(ctx context.Context, tx *sqlconn.Tx) error {
+		_, err := tx.Exec(ctx, "INSERT INTO t VALUES (1)")
+		return err
+	}
+	run(t, c, "CREATE TABLE t (n integer)")
+	if err := c.Update(ctx, insert); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(os.Remove(file+"-wal"), os.Remove(file+"-shm")); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := c.Update(ctx, insert); !errors.Is(err, sqlconn.ErrAccess) {
+			t.Errorf("Update: %v, want ErrAccess", err)
+		}
+	}
+	if err := c.View(ctx, insert); !errors.Is(err, sqlconn.ErrAccess) {
+		t.Errorf("View: %v, want ErrAccess", err)
+	}
+}
+
+// A link is as good as the path of its file, also if that file does not exist yet.
+func TestLinkedFile(t *testing.T) {
+	dir := t.TempDir()
+	if err := errors.Join(
+		os.Mkdir(filepath.Join(dir, "data"), 0o700), os.Symlink("data", filepath.Join(dir, "alias")),
+		os.Symlink(filepath.Join("alias", "second"), filepath.Join(dir, "first")), os.Symlink("app.db", filepath.Join(dir, "data", "second")),
+	); err != nil {
+		t.Fatal(err)
+	}
+	linked := open(t, sqlconn.Config{URL: "sqlite://" + filepath.Join(dir, "first")})
+	run(t, linked, "CREATE TABLE t (id bigint)")
+	direct := open(t, sqlconn.Config{URL: "sqlite://" + filepath.Join(dir, "data", "app.db")})
+	w := linked.Watch(time.Hour)
+	defer w.Close()
+	for range 25 { // the last poll alone would come after half a day
+		change(t, direct, "a")
+		if !heard(w, 20*time.Second) {
+			t.Fatal("a change was not reported")
 		}
 	}
 }

@@ -7,12 +7,10 @@ import (
 	"fmt"
 	"io/fs"
 	"net/url"
-	"os"
 	"path/filepath"
 	"sync"
 	"time"
 
-	"github.com/swarmiji/swarmiji/internal/reach"
 	"github.com/swarmiji/swarmiji/internal/wake"
 )
 
@@ -39,6 +37,7 @@ type lite struct {
 	mu     sync.Mutex
 	pool   *sql.DB     // of the writer and the readers; nil until first use
 	made   fs.FileInfo // of the file at first use
+	log    fs.FileInfo // of its log; nil: not known
 	closed bool
 
 	ending sync.Once
@@ -64,6 +63,7 @@ func OpenSQLite(cfg Config, pool *sql.DB, file string, watchLog func(log string)
 		if abs, err := filepath.Abs(l.file); err == nil && filepath.VolumeName(abs) == "" {
 			l.file = abs
 		}
+		l.file = target(l.file)
 	}
 	l.group = newGroup(l)
 	for range cap(l.free) {
@@ -155,67 +155,6 @@ func (l *lite) opened() (*sql.DB, error) {
 	return l.pool, nil
 }
 
-// remember sets l.made to the file that the user's pool has open, at the first connection. Without
-// it checkPlace checks nothing. It takes l.mu.
-func (l *lite) remember() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.made == nil && l.file != "" {
-		l.made, _ = os.Stat(l.file)
-	}
-}
-
-// create creates the file with mode 0600 if it does not exist, and sets l.made. SQLite would make
-// it readable by other users. SQLite gives its additional files the same mode. For a database in
-// memory it does nothing. Returns ErrAccess, without the path, if the file cannot be created.
-//
-// It never opens an existing file. Closing it would end all locks of this process on the file,
-// those of other connections too. Another process could then remove the log that they write to.
-// Source: https://sqlite.org/howtocorrupt.html, section 2.2.
-func (l *lite) create() error {
-	if l.file == "" {
-		return nil
-	}
-	f, err := os.OpenFile(l.file, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
-	switch {
-	case err == nil:
-		err = f.Close() // no connection has opened it
-	case errors.Is(err, fs.ErrExist):
-		err = nil
-	}
-	if err == nil {
-		l.made, err = os.Stat(l.file)
-	}
-	if err == nil && l.made.IsDir() {
-		err = errors.New("it is a directory")
-	}
-	if err != nil {
-		if pe, ok := errors.AsType[*fs.PathError](err); ok {
-			err = pe.Err // the error must not contain the path
-		}
-		return &failure{ErrAccess, &reach.Error{Server: "the SQLite file of the URL", Found: err.Error(), Next: "make its directory, or correct its path", Cause: err}}
-	}
-	return nil
-}
-
-// errMoved is the cause of the error of a file that is not at its path any more.
-var errMoved = errors.New("it was moved, deleted or replaced while this program uses it")
-
-// checkPlace returns ErrAccess if the file at the path is not the one that is open. SQLite would
-// continue with the open one, and the changes would be lost with it. It takes l.mu.
-func (l *lite) checkPlace() error {
-	l.mu.Lock()
-	made := l.made
-	l.mu.Unlock()
-	if made == nil {
-		return nil
-	}
-	if now, err := os.Stat(l.file); err == nil && os.SameFile(made, now) {
-		return nil
-	}
-	return &failure{ErrAccess, &reach.Error{Server: "the SQLite file of the URL", Found: errMoved.Error(), Next: "put it back, or start the program again", Cause: errMoved}}
-}
-
 // Update implements Database: it runs fn as a turn of the group and returns its topics after the
 // commit. Concurrent calls share a commit. It returns the errors of the group's update.
 func (l *lite) Update(ctx, _ context.Context, kind Kind, fn Func) ([]string, error) {
@@ -251,6 +190,9 @@ func (l *lite) View(ctx, _ context.Context, fn Func) error {
 // drops a broken one. Returns the error of fn or of a statement, the errors of connect, and
 // ErrUnavailable if ctx ends during the wait.
 func (l *lite) viewOnce(ctx context.Context, fn Func) error {
+	if err := l.checkPlace(); err != nil {
+		return err
+	}
 	var c *liteConn
 	select {
 	case c = <-l.free:
@@ -271,9 +213,6 @@ func (l *lite) viewOnce(ctx context.Context, fn Func) error {
 		}
 		l.free <- c
 	}()
-	if err := l.checkPlace(); err != nil {
-		return err
-	}
 	tx := &Tx{dialect: SQLite, link: c}
 	return tx.Verdict(fn(ctx, tx))
 }

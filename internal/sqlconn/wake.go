@@ -18,7 +18,7 @@ const (
 	quickTime = time.Second
 	// slowPoll is the shortest interval after that. It limits the cost of an idle process.
 	slowPoll = 100 * time.Millisecond
-	// reportedPoll takes its place while the operating system reports writes to the file.
+	// reportedPoll is the longest interval while the operating system reports writes to the file.
 	reportedPoll = time.Second
 	// firstPoll is the time between a reported write and the next poll. A report comes before the
 	// commit is visible, so that further polls follow, each after twice the time.
@@ -39,9 +39,9 @@ type Watcher struct {
 //
 // The Watcher is notified of changes by this process at once. Changes by other processes follow
 // later. PostgreSQL sends a notification at most 5 ms after a commit. A write to a SQLite file is
-// reported by the operating system. The file is also polled: every poll for a second after a
-// change, then every second, or every 100 ms where the system reports nothing. Any change counts,
-// since the file does not show the topic. Default for poll: 10ms.
+// reported by the operating system. Where it reports nothing, the file is polled: every poll for a
+// second after a change, then every 100 ms. Any change counts, since the file does not show the
+// topic. Default for poll: 10ms.
 //
 // A Watcher may be notified without a change. A notification may be lost with a connection, so the
 // caller must also check by itself at intervals.
@@ -241,9 +241,9 @@ func (s *Wakes) tell(topic string, except *Conn) {
 	}
 }
 
-// interval returns the longest time until the next poll: the shortest interval of the watchers. If
-// the last change is longer ago than quickTime, it is at least slowPoll, or reportedPoll if the
-// system reports writes. It returns 0 without watchers. It takes s.mu.
+// interval returns the longest time until the next poll, or 0 without watchers. If the system
+// reports writes, it is reportedPoll. Otherwise it is the shortest interval of the watchers, but at
+// least slowPoll if the last change is longer ago than quickTime. It takes s.mu.
 func (s *Wakes) interval(reported bool) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -253,13 +253,15 @@ func (s *Wakes) interval(reported bool) time.Duration {
 			d = w.poll
 		}
 	}
-	if d == 0 || !time.Now().After(s.quick) {
-		return d
+	switch {
+	case d == 0:
+		return 0
+	case reported:
+		return reportedPoll
+	case time.Now().After(s.quick):
+		return max(d, slowPoll)
 	}
-	if reported {
-		return max(d, reportedPoll)
-	}
-	return max(d, slowPoll)
+	return d
 }
 
 // close stops listening and waits for the end of the listening goroutine. Returns ctx's error if
@@ -297,10 +299,11 @@ type LogWatch interface {
 	Close()
 }
 
-// Watch implements Database. It waits for a report of a write to the file's log, or as long as
-// interval says. If the file seems changed it asks the database for its number of changes. If that
-// number is another, it notifies the watchers. It blocks until ctx ends or the database is closed;
-// for a database in memory it returns at once.
+// Watch implements Database. It waits for a report of a write to the file's log, or for the next
+// poll: soon after a report, then each time after twice as long, up to what interval says. If the
+// file seems changed it asks the database for its number of changes. If that number is another, it
+// notifies the watchers. It blocks until ctx ends or the database is closed; for a database in
+// memory it returns at once.
 func (l *lite) Watch(ctx context.Context, w *Wakes) {
 	if l.file == "" {
 		return
@@ -332,7 +335,6 @@ func (l *lite) Watch(ctx context.Context, w *Wakes) {
 			last = now
 		}
 		if written {
-			w.hurry()
 			pause = 0
 			if !wake.Sleep(ctx, firstPoll) { // a commit makes several reports
 				return
