@@ -570,6 +570,7 @@ func TestBatchQuarantine(t *testing.T) {
 			t.Errorf("calls %q: the waiting batch is not the first", alone)
 		}
 		slices.Sort(alone)
+		alone = slices.Compact(alone) // the acknowledgement of one may end with its process
 		if want := []string{"[1]", "[2]", "[3]", "[4]", "[6"}; !slices.Equal(alone, want) {
 			t.Errorf("calls %q, want %q", alone, want)
 		}
