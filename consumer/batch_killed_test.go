@@ -29,7 +29,7 @@ const (
 // inserting is a task that inserts a row. Tasks 10, 20 and 30 fail in their first attempt.
 var inserting = task.New[int, int]("inserting", task.WithRetryDelay(0))
 
-// batchConsumer returns a consumer whose handler inserts the rows of a batch, and settles its tasks,
+// batchConsumer returns a consumer whose handler inserts the rows of a batch and settles its tasks
 // in one transaction. It prints a line for each call. Task 50 ends the process.
 func batchConsumer() (*member, error) {
 	m, err := newMember(consumer.QueueConfig{Workers: batchTasks, Lease: time.Second}, consumer.Tuning{AbsentAfter: time.Second})

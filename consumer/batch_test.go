@@ -303,8 +303,8 @@ func TestBatchCannotGrow(t *testing.T) {
 	}
 }
 
-// TestBatchLeaves shows that a task whose context ends while it waits leaves its batch, and that
-// one whose context ends during the call does not disturb the others.
+// TestBatchLeaves shows that a task whose context ends while it waits leaves its batch. If its
+// context ends during the call, the others are not disturbed.
 func TestBatchLeaves(t *testing.T) {
 	for name, c := range map[string]struct {
 		before time.Duration // from the submission to the end of the second task
@@ -371,8 +371,8 @@ func revokeSecond(t *testing.T, s *tasktest.Swarm) {
 	synctest.Wait()
 }
 
-// TestBatchContexts shows that each item has the context of its task, and that the context of the
-// call has none of a task and ends with the last of them.
+// TestBatchContexts shows that each item has the context of its task. The context of the call
+// belongs to no task, and ends with the last of their contexts.
 func TestBatchContexts(t *testing.T) {
 	type key struct{}
 	tasktest.Run(t, func(t *testing.T, s *tasktest.Swarm) {
@@ -521,9 +521,9 @@ func TestBatchRefused(t *testing.T) {
 	}
 }
 
-// TestBatchQuarantine has a task that ends each process that runs it. After two processes have died,
-// the tasks of its batch run alone, at once. A batch that waits when a quarantine begins is called
-// at once. The bad task becomes a dead letter, and the others succeed.
+// TestBatchQuarantine has a task that ends each process that runs it. After two deaths the tasks of
+// its batch run alone, at once. A batch that waits when a quarantine begins is called at once. The
+// bad task becomes a dead letter, and the others succeed.
 func TestBatchQuarantine(t *testing.T) {
 	tasktest.Run(t, func(t *testing.T, s *tasktest.Swarm) {
 		start := func() (*tasktest.Consumer, *calls) {

@@ -95,8 +95,8 @@ func (i *BatchItem[A, R]) Return(result R, err error) {
 // wrap is middleware as in Handle, around each task. Outside of a consumer, for example in a job
 // runner, each call has one task.
 //
-// Returns an error if fn is nil or o is invalid, and if no queue of the consumer runs o.Max tasks at
-// once. Also returns the error of r.Register.
+// Returns an error if fn is nil, if o is invalid, and if no queue of the consumer runs o.Max tasks
+// at once. Also returns the error of r.Register.
 func (t Task[A, R]) HandleBatch(r Registrar, o BatchOptions, fn func(ctx context.Context, batch []*BatchItem[A, R]) error, wrap ...func(Handler) Handler) error {
 	switch {
 	case fn == nil:
