@@ -72,7 +72,7 @@ func batchConsumer() (*member, error) {
 // fail at first and are retried alone. One ends its process again and again: it ends alone in
 // quarantine, as a dead letter. The others have their effect once.
 func TestBatchKilled(t *testing.T) {
-	t.Parallel() // it mostly waits for the verdicts about dead processes
+	t.Parallel()                                  // it mostly waits for the verdicts about dead processes
 	dir, err := os.MkdirTemp("/dev/shm", "batch") //nolint:usetesting // commits on a disk are slow
 	if err != nil {
 		dir = t.TempDir()

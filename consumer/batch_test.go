@@ -454,30 +454,6 @@ func TestBatchBadArgs(t *testing.T) {
 	})
 }
 
-// TestBatchLateReturn shows that a call of Return after the end of the call has no effect.
-func TestBatchLateReturn(t *testing.T) {
-	tasktest.Run(t, func(t *testing.T, s *tasktest.Swarm) {
-		var kept []*rowItem
-		_, _ = batchSwarm(t, s, 2, task.BatchOptions{Max: 2, Wait: time.Second}, func(_ context.Context, batch []*rowItem) error {
-			kept = append(kept, batch...)
-			if len(batch) == 1 {
-				kept[0].Return(-1, errors.New("late"))
-			}
-			return double(batch[:1])
-		}, nil)
-		futures := submitRows(t, s, 1, 2)
-		s.DrainAll()
-		for i, f := range futures {
-			if got, err := f.Get(t.Context()); err != nil || got != 2*(i+1) {
-				t.Errorf("task %d: %d, %v", i+1, got, err)
-			}
-		}
-		if len(kept) != 3 {
-			t.Errorf("%d items in two calls", len(kept))
-		}
-	})
-}
-
 // TestBatchRefused has the configurations in which a batch can never be full.
 func TestBatchRefused(t *testing.T) {
 	onBulk := rows.With(task.WithQueue("bulk"))

@@ -41,7 +41,6 @@ type BatchItem[A, R any] struct {
 	result R
 	err    error
 	set    bool // Return was called
-	over   bool // the call has ended
 }
 
 // Context returns the context of the task, which is that of a handler of [Task.Handle]. It ends
@@ -60,9 +59,7 @@ func (i *BatchItem[A, R]) Context() context.Context {
 func (i *BatchItem[A, R]) Return(result R, err error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if !i.over {
-		i.result, i.err, i.set = result, err, true
-	}
+	i.result, i.err, i.set = result, err, true
 }
 
 // HandleBatch registers fn as the function of the task, for several tasks in one call. A call gets
@@ -286,7 +283,6 @@ func (c *batch[A, R]) call(fn func(ctx context.Context, batch []*BatchItem[A, R]
 func (i *BatchItem[A, R]) outcome(failed error) (any, error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	i.over = true
 	switch {
 	case i.err != nil:
 		return nil, i.err
