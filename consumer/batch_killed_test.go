@@ -23,20 +23,21 @@ import (
 
 const (
 	batchTasks  = 100
-	batchPoison = 50 // the task that ends its process
+	batchPoison = 150 // the task that ends its process
 )
 
 // inserting is a task that inserts a row. Tasks 10, 20 and 30 fail in their first attempt.
 var inserting = task.New[int, int]("inserting", task.WithRetryDelay(0))
 
 // batchConsumer returns a consumer whose handler inserts the rows of a batch and settles its tasks
-// in one transaction. It prints a line for each call. Task 50 ends the process.
+// in one transaction. It prints a line for each call. Task 150 ends the process.
 func batchConsumer() (*member, error) {
 	m, err := newMember(consumer.QueueConfig{Workers: batchTasks, Lease: time.Second}, consumer.Tuning{AbsentAfter: time.Second})
 	if err != nil {
 		return nil, err
 	}
-	return m, inserting.HandleBatch(m.c, task.BatchOptions{Max: batchTasks, Wait: time.Second}, func(ctx context.Context, batch []*task.BatchItem[int, int]) error {
+	o := task.BatchOptions{Max: batchTasks, Wait: time.Second}
+	return m, inserting.HandleBatch(m.c, o, func(ctx context.Context, batch []*task.BatchItem[int, int]) error {
 		own, err := m.db.BeginTx(ctx, nil)
 		if err != nil {
 			return err
@@ -68,11 +69,12 @@ func batchConsumer() (*member, error) {
 	})
 }
 
-// TestBatchKilled has a batch of 100 tasks that SettleTx settles in one transaction. Three of them
-// fail at first and are retried alone. One ends its process again and again: it ends alone in
-// quarantine, as a dead letter. The others have their effect once.
+// TestBatchKilled has two batches of 100 tasks that SettleTx settles in one transaction each. Three
+// tasks of the first one fail, and are retried alone. A task of the second one ends its process
+// again and again. It ends alone in quarantine, as a dead letter. The others have one effect each.
 func TestBatchKilled(t *testing.T) {
-	t.Parallel()                                  // it mostly waits for the verdicts about dead processes
+	t.Parallel() // it mostly waits for verdicts about dead processes
+
 	dir, err := os.MkdirTemp("/dev/shm", "batch") //nolint:usetesting // commits on a disk are slow
 	if err != nil {
 		dir = t.TempDir()
@@ -82,11 +84,14 @@ func TestBatchKilled(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newTxSwarm(t, url, nil)
-			for i := range batchTasks {
-				if _, err := inserting.Submit(t.Context(), s.p, i, task.WithID(task.ID(fmt.Sprint("insert-", i)))); err != nil {
-					t.Fatal(err)
+			submit := func(from int) {
+				for i := from; i < from+batchTasks; i++ {
+					if _, err := inserting.Submit(t.Context(), s.p, i, task.WithID(task.ID(fmt.Sprint("insert-", i)))); err != nil {
+						t.Fatal(err)
+					}
 				}
 			}
+			submit(0)
 			var mu sync.Mutex
 			var calls, said []string
 			died := make(chan struct{}, 100)
@@ -103,6 +108,8 @@ func TestBatchKilled(t *testing.T) {
 				}
 			}, memberURL+"="+url, memberNamespace+"="+s.ns, memberTable+"="+s.table, memberBatch+"=1")
 			alive := processes.Start()
+			s.empty(t)
+			submit(batchTasks)
 			deaths := 0
 			testwait.Until(t, "the poison is dead-lettered, and the others have ended", func() bool {
 				select {
@@ -126,10 +133,10 @@ func TestBatchKilled(t *testing.T) {
 			if err := s.db.QueryRowContext(t.Context(), "SELECT count(*), count(DISTINCT id) FROM "+s.table).Scan(&rows, &different); err != nil {
 				t.Fatal(err)
 			}
-			if rows != batchTasks-1 || different != rows {
+			if rows != 2*batchTasks-1 || different != rows {
 				t.Errorf("%d rows of %d tasks, want one of each of %d", rows, different, batchTasks-1)
 			}
-			for i := range batchTasks {
+			for i := range 2 * batchTasks {
 				rec, err := s.results.Load(t.Context(), task.ID(fmt.Sprint("insert-", i)))
 				if want := map[bool]task.State{true: task.StateFailed, false: task.StateSucceeded}[i == batchPoison]; err != nil || rec.State != want {
 					t.Errorf("task %d: %s, %v", i, rec.State, err)
@@ -143,22 +150,21 @@ func TestBatchKilled(t *testing.T) {
 			if deaths < 3 || deaths > 4 {
 				t.Errorf("%d processes died, want 3, or 4 if the first start was noted", deaths)
 			}
-			sizes := map[int]int{}
-			last := map[string]string{}
+			sizes, first, last := map[int]int{}, map[string]string{}, map[string]string{}
 			for _, call := range calls {
 				all := strings.Fields(call)
 				sizes[len(all)]++
 				for _, id := range all {
+					if first[id] == "" {
+						first[id] = call
+					}
 					last[id] = call
 				}
 			}
 			for _, id := range []string{"10", "20", "30", fmt.Sprint(batchPoison)} {
-				if last[id] != id {
-					t.Errorf("the last call with task %s is %q, want it alone", id, last[id])
+				if last[id] != id || first[id] == id {
+					t.Errorf("the calls with task %s: first %q, last %q; want it alone at last", id, first[id], last[id])
 				}
-			}
-			if len(strings.Fields(calls[0])) < 2 {
-				t.Errorf("the first call has %q", calls[0])
 			}
 			t.Logf("%d deaths, calls by size: %v", deaths, sizes)
 		})

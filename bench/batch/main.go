@@ -6,9 +6,9 @@
 //
 // The broker is any that package open accepts. Each round measures both handlers, the single one
 // with n/10 tasks and the batch handler with n tasks. The tasks are queued first, and the time ends
-// with the last settlement. Both handlers have the same workers and the same connection to the file.
-// Results are ignored. The rates are medians of the rounds, and times is the median of the ratios
-// within a round.
+// with the last settlement. Both handlers have the same workers, and the same connection to the
+// file. Results are ignored. The rates are medians of the rounds, and times is the median of the
+// ratios within a round.
 package main
 
 import (
