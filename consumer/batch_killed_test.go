@@ -32,7 +32,7 @@ var inserting = task.New[int, int]("inserting", task.WithRetryDelay(0))
 // batchConsumer returns a consumer whose handler inserts the rows of a batch and settles its tasks
 // in one transaction. It prints a line for each call. Task 150 ends the process.
 func batchConsumer() (*member, error) {
-	m, err := newMember(consumer.QueueConfig{Workers: batchTasks, Lease: time.Second}, consumer.Tuning{AbsentAfter: time.Second})
+	m, err := newMember(consumer.QueueConfig{Workers: batchTasks, Lease: 2 * time.Second}, consumer.Tuning{AbsentAfter: time.Second})
 	if err != nil {
 		return nil, err
 	}
@@ -147,8 +147,9 @@ func TestBatchKilled(t *testing.T) {
 			if len(said) > 0 {
 				t.Errorf("the consumers say %q", said)
 			}
-			if deaths < 3 || deaths > 4 {
-				t.Errorf("%d processes died, want 3, or 4 if the first start was noted", deaths)
+			// the first start is noted only if a lease was lost before
+			if deaths < 2 || deaths > 4 {
+				t.Errorf("%d processes died, want 3, or one more or less", deaths)
 			}
 			sizes, first, last := map[int]int{}, map[string]string{}, map[string]string{}
 			for _, call := range calls {
