@@ -463,4 +463,4 @@ func (c *Consumer) warnOnce(key, msg string, attrs ...slog.Attr) {
 	}
 }
 
-var _ task.Registrar = (*Consumer)(nil)
+var _ task.BatchRegistrar = (*Consumer)(nil)

@@ -84,6 +84,7 @@ func (q *queue) perform(r *run) {
 		}
 		return
 	}
+	r.request.Quarantined = r.crash.Suspect()
 	ctx := r.revocableContext(q.leases.Acquire(c.work, r.lost()))
 	c.cfg.Metrics.Started.Inc(1)
 	c.cfg.Metrics.Active.Inc(1)

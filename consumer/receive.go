@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -173,6 +172,7 @@ func (q *queue) read(d broker.Delivery, worker int) (*run, error) {
 	req.Queue, req.NodeID, req.Generation, req.Received = q.name, q.c.cfg.Report.NodeID, m.Generation, time.Now()
 	req.Deliveries, req.Exact = d.Deliveries()
 	req.SettleBy(r)
+	req.BatchIn(q.in)
 	req.AddProgressor(r)
 	handler, definition, known := q.c.mux.Lookup(e.Name)
 	r.handler = handler
@@ -313,10 +313,9 @@ func (r *run) giveBack(ctx context.Context) error {
 // After Tuning.UnknownRetries delays the task fails and is dead-lettered, on another goroutine.
 func (r *run) park() {
 	q := r.queue
-	e := r.next()
+	e, unknown := r.next(), steps.Unknown(r.request.Name, q.name, q.c.Names())
 	if e.Parked >= q.c.cfg.Tuning.UnknownRetries {
-		err := r.unknown()
-		q.settleAsync(r, verdict{kind: failed, err: err, deadLetter: true})
+		q.settleAsync(r, verdict{kind: failed, err: unknown, deadLetter: true})
 		return
 	}
 	delay := q.c.cfg.Tuning.UnknownDelay << min(e.Parked, 16)
@@ -324,27 +323,12 @@ func (r *run) park() {
 	at := e.SetDelay(delay)
 	q.c.cfg.Metrics.Parked.Inc(1)
 	r.log(slog.LevelWarn, "no handler is registered; the task is delayed", slog.Duration("delay", delay))
-	why := fmt.Errorf("parked (%d of %d): %w", e.Parked, q.c.cfg.Tuning.UnknownRetries, r.unknown())
+	why := fmt.Errorf("parked (%d of %d): %w", e.Parked, q.c.cfg.Tuning.UnknownRetries, unknown)
 	q.settling.Go(func() {
 		if r.saveParked(why) && r.replace(q.source, e, at, "park") {
 			r.notifyFailed(verdict{err: why}, true)
 		}
 	})
-}
-
-// unknown returns the error of a task without a handler, which wraps [task.ErrUnknownTask]. It
-// names the task, the queue and up to three of the handlers that exist.
-func (r *run) unknown() error {
-	names := r.queue.c.Names()
-	has := utf.Cut(strings.Join(names[:min(len(names), 3)], ", "), 100)
-	switch {
-	case len(names) == 0:
-		has = "none"
-	case len(names) > 3:
-		has += fmt.Sprintf(" and %d more", len(names)-3)
-	}
-	return fmt.Errorf("%w: %q came to queue %q, whose consumer has %s; register it there, or send it to the queue of its consumer",
-		task.ErrUnknownTask, r.request.Name, r.queue.name, has)
 }
 
 // saveParked stores why the task is delayed, as the state of a retry, which older versions know as

@@ -21,7 +21,7 @@ import (
 
 func TestMain(m *testing.M) {
 	if suite.ProcessNode() != "" {
-		if err := settlingConsumer(); err != nil {
+		if err := runMember(); err != nil {
 			_, _ = fmt.Fprintln(os.Stdout, err)
 		}
 		return

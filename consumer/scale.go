@@ -36,6 +36,21 @@ func (c *Consumer) Scale(name string, workers int) error {
 	return q.workers.Scale(workers)
 }
 
+// CheckBatch implements [task.BatchRegistrar] by the queues that c consumes now. It returns nil if
+// Config.Group may add others.
+func (c *Consumer) CheckBatch(name, queue string, most int) error {
+	if c.cfg.Group != "" {
+		return nil
+	}
+	return intake.CheckBatch(name, queue, most, c.queues.Names(), func(queue string) (workers, prefetch int) {
+		cfg := c.queues.Get(queue)
+		if workers = cfg.Workers; cfg.Autoscale != nil {
+			workers = cfg.Autoscale.Max
+		}
+		return workers, cfg.prefetch(workers)
+	})
+}
+
 // prefetch returns how many unsettled messages this number of workers may hold: Prefetch if it is
 // set, else the multiplier times workers. [intake.NoLimit] stands for a negative Prefetch.
 func (c *QueueConfig) prefetch(workers int) int {

@@ -32,46 +32,80 @@ const (
 	memberURL       = "SWARMIJI_CONSUMER_TEST_URL"
 	memberNamespace = "SWARMIJI_CONSUMER_TEST_NAMESPACE"
 	memberTable     = "SWARMIJI_CONSUMER_TEST_TABLE"
+	memberBatch     = "SWARMIJI_CONSUMER_TEST_BATCH" // not "": its handler gets batches
 )
 
 var settling = task.New[int, int]("settling", task.WithRetry(task.RetryPolicy{}), task.WithRetryDelay(0), task.WithMaxRetries(-1))
 
-// settlingConsumer runs a consumer whose handler has its effect and settles its task in one
-// transaction, until it is told to stop or killed. It prints a line for each commit.
-func settlingConsumer() error {
-	ctx, stop := suite.UntilStopped()
-	defer stop()
-	url, ns, table, quiet := os.Getenv(memberURL), os.Getenv(memberNamespace), os.Getenv(memberTable), slog.New(slog.DiscardHandler)
+// member is a process with a consumer over a database.
+type member struct {
+	c     *consumer.Consumer
+	db    *sql.DB
+	table string
+	end   func() error
+}
+
+// newMember returns the consumer of this process, whose environment names the database.
+func newMember(queue consumer.QueueConfig, tuning consumer.Tuning) (*member, error) {
+	url, ns, quiet := os.Getenv(memberURL), os.Getenv(memberNamespace), slog.New(slog.DiscardHandler)
 	driver, source := "pgx", url
 	if file, ok := strings.CutPrefix(url, "sqlite:"); ok {
 		driver, source = "sqlite", "file:"+file+"?_txlock=immediate&_pragma=busy_timeout(5000)"
 	}
 	db, err := sql.Open(driver, source)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	handle, err := sqltest.New(url)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	b, err := sqlbroker.New(sqlbroker.Config{DB: handle, Namespace: ns, Logger: quiet})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	results, err := sqlresults.New(sqlresults.Config{DB: handle, Namespace: ns, Logger: quiet})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	c, err := consumer.New(consumer.Config{
-		Broker: b, Results: results, Logger: quiet,
-		Tuning: consumer.Tuning{MaxCrashes: -1}, // the kills are not the fault of a task
-		Queues: map[string]consumer.QueueConfig{"default": {Workers: 8, Prefetch: 16, Lease: time.Second}},
+		Broker: b, Results: results, Logger: quiet, Tuning: tuning, Queues: map[string]consumer.QueueConfig{"default": queue},
 	})
+	if err != nil {
+		return nil, err
+	}
+	return &member{c: c, db: db, table: os.Getenv(memberTable), end: func() error {
+		ctx := context.Background()
+		return errors.Join(b.Close(ctx), results.Close(ctx), handle.Close(ctx), db.Close())
+	}}, nil
+}
+
+// runMember runs the consumer of this process until it is told to stop or killed.
+func runMember() error {
+	ctx, stop := suite.UntilStopped()
+	defer stop()
+	start := settlingConsumer
+	if os.Getenv(memberBatch) != "" {
+		start = batchConsumer
+	}
+	m, err := start()
 	if err != nil {
 		return err
 	}
+	return errors.Join(m.c.Run(ctx), m.end())
+}
+
+// settlingConsumer returns a consumer whose handler has its effect and settles its task in one
+// transaction. It prints a line for each commit.
+func settlingConsumer() (*member, error) {
+	m, err := newMember(consumer.QueueConfig{Workers: 8, Prefetch: 16, Lease: time.Second},
+		consumer.Tuning{MaxCrashes: -1}) // the kills are not the fault of a task
+	if err != nil {
+		return nil, err
+	}
+	db, table := m.db, m.table
 	pause := func() { <-time.After(rand.N(2 * time.Millisecond)) }
-	err = settling.Handle(c, func(ctx context.Context, i int) (int, error) {
+	return m, settling.Handle(m.c, func(ctx context.Context, i int) (int, error) {
 		own, err := db.BeginTx(ctx, nil)
 		if err != nil {
 			return 0, err
@@ -98,12 +132,6 @@ func settlingConsumer() error {
 		pause()
 		return 0, errors.New("too late to fail")
 	})
-	if err != nil {
-		return err
-	}
-	err = c.Run(ctx)
-	end := context.Background()
-	return errors.Join(err, b.Close(end), results.Close(end), handle.Close(end), db.Close())
 }
 
 // TestSettleTxKilled kills consumers with SIGKILL. Each task has its effect exactly once, and a

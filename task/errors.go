@@ -57,6 +57,7 @@ var wireTypes = []struct {
 	{"swarmiji.NoAnswers", ErrNoAnswers},
 	{"swarmiji.NoResult", ErrNoResult},
 	{"swarmiji.NotCommitted", ErrNotCommitted},
+	{"swarmiji.NoVerdict", ErrNoVerdict},
 }
 
 // Limits of the texts of a RemoteError, in bytes.

@@ -25,6 +25,8 @@ type Request struct {
 	Received   time.Time // time of its receipt
 	StartedAt  time.Time // start of this attempt
 	NodeID     string    // node id of the consumer
+	// an earlier start has ended its process: no other task starts beside this one
+	Quarantined bool
 
 	// Onward holds headers for the tasks that follow this one. They override its own headers; retries
 	// of this task do not get them. May be nil. A middleware may replace the map on its own request.
@@ -33,6 +35,7 @@ type Request struct {
 	decode  func(contentType string, data []byte, v any) error
 	members MembersFunc // nil without a Gatherer and outside of consumers
 	settler Settler     // nil outside of consumers
+	host    BatchHost   // nil outside of consumers
 	// the type of the handler's results; nil before a handler of Task.Handle
 	result reflect.Type
 	// nil outside of consumers and job runners

@@ -125,7 +125,7 @@ func (t Task[A, R]) Handle(r Registrar, fn func(ctx context.Context, args A) (R,
 	if fn == nil {
 		return fmt.Errorf("swarmiji: the handler of task %q is nil", t.name)
 	}
-	var h Handler = HandlerFunc(func(ctx context.Context, r *Request) (any, error) {
+	h := HandlerFunc(func(ctx context.Context, r *Request) (any, error) {
 		var args A
 		if err := r.Bind(&args); err != nil {
 			return nil, err
@@ -135,6 +135,11 @@ func (t Task[A, R]) Handle(r Registrar, fn func(ctx context.Context, args A) (R,
 		}
 		return fn(ctx, args)
 	})
+	return t.register(r, h, wrap)
+}
+
+// register registers h in the middleware of wrap, and marks secrets of the task's types.
+func (t Task[A, R]) register(r Registrar, h Handler, wrap []func(Handler) Handler) error {
 	for i := len(wrap) - 1; i >= 0; i-- {
 		h = wrap[i](h)
 	}

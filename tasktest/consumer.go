@@ -27,6 +27,7 @@ type Consumer struct {
 
 	mu      sync.Mutex
 	crashAt map[string]Point // by the name of a task
+	batched map[string]bool  // names of tasks with a batch handler
 }
 
 // consumerKey is the key of the *Consumer in the context of a handler.
@@ -65,7 +66,7 @@ func (s *Swarm) prepare(c consumer.Config) *Consumer {
 	if err != nil {
 		s.fatalf("tasktest: consumer: %v", err)
 	}
-	made := &Consumer{Consumer: inner, s: s, process: p, ended: make(chan struct{}), crashAt: map[string]Point{}}
+	made := &Consumer{Consumer: inner, s: s, process: p, ended: make(chan struct{}), crashAt: map[string]Point{}, batched: map[string]bool{}}
 	p.beforeSettle = func(m *broker.Message) {
 		if e, _, err := p.codec.Decode(m); err == nil && made.reached(BeforeAck, e.Name) {
 			made.Crash()
@@ -81,7 +82,7 @@ func (c *Consumer) run() {
 	c.s.mu.Unlock()
 	go func() {
 		defer close(c.ended)
-		c.err = c.Run(context.Background())
+		c.err = c.Run(context.WithValue(context.Background(), consumerKey{}, c))
 	}()
 	if c.s.bubble {
 		synctest.Wait() // in no time
@@ -120,6 +121,14 @@ func (r registrar) Register(name string, h task.Handler, defaults task.Metadata)
 	return r.c.Register(name, r.c.watch(h), defaults)
 }
 
+// CheckBatch implements task.BatchRegistrar.
+func (r registrar) CheckBatch(name, queue string, most int) error {
+	r.c.mu.Lock()
+	r.c.batched[name] = true
+	r.c.mu.Unlock()
+	return r.c.CheckBatch(name, queue, most)
+}
+
 // watch is h as a handler that is noted, may crash, and must heed its context. Like h it is a
 // task.Discreet if h is one.
 func (c *Consumer) watch(h task.Handler) task.Handler {
@@ -136,8 +145,10 @@ func (c *Consumer) watch(h task.Handler) task.Handler {
 			c.Crash()
 			runtime.Goexit()
 		}
-		defer c.watchContext(ctx, r.Name)()
-		result, err := h.Handle(context.WithValue(ctx, consumerKey{}, c), r)
+		if !c.isBatched(r.Name) { // a task of a batch waits for the others
+			defer c.watchContext(ctx, r.Name)()
+		}
+		result, err := h.Handle(ctx, r)
 		if c.reached(AfterHandler, r.Name) {
 			c.Crash()
 			runtime.Goexit()
@@ -148,6 +159,13 @@ func (c *Consumer) watch(h task.Handler) task.Handler {
 		watched = middleware.Outside(m)(watched)
 	}
 	return watched
+}
+
+// isBatched reports whether the named task has a batch handler.
+func (c *Consumer) isBatched(name string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.batched[name]
 }
 
 type discreet struct {

@@ -403,8 +403,8 @@ var layers = []rule{
 	{
 		"L3",
 		[]string{"consumer/internal/intake"},
-		[]string{"task", "broker", "consumer/internal/runs", "@leaves"},
-		"how messages come to workers is a question of queues and goroutines, whatever a task is; of task they take the Backoff",
+		[]string{"task", "broker", "consumer/internal/runs", "internal/guard", "@leaves"},
+		"how messages come to workers is a question of queues and goroutines, whatever a task is; of task they take the Backoff and the batches, whose calls guard runs",
 	},
 	{
 		"L3",

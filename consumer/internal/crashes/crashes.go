@@ -20,6 +20,7 @@ package crashes
 import (
 	"context"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -86,6 +87,9 @@ type Watch struct {
 	noted       atomic.Bool // this node has noted a start
 	quarantine  atomic.Pointer[isolation]
 	nodes       nodes
+
+	mu    sync.Mutex
+	begun chan struct{} // closed when the next quarantine begins; nil until it is needed
 }
 
 // New returns a Watch. A quarantine ends with work at the latest, and the wait for a verdict with

@@ -73,6 +73,32 @@ func awaitEnd(r Run, i *isolation) bool {
 	}
 }
 
+// Isolated returns a channel that is closed while a suspect is in quarantine or waits for the
+// running tasks. Otherwise it is closed when the next quarantine begins. It takes w.mu.
+func (w *Watch) Isolated() <-chan struct{} {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.begun == nil {
+		w.begun = make(chan struct{})
+	}
+	begun := w.begun
+	if i := w.quarantine.Load(); i != nil && i.over.Err() == nil {
+		close(w.begun)
+		w.begun = nil
+	}
+	return begun
+}
+
+// notifyBegun closes the channel of Isolated. It takes w.mu.
+func (w *Watch) notifyBegun() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.begun != nil {
+		close(w.begun)
+		w.begun = nil
+	}
+}
+
 // isolate begins the quarantine of the suspect r: no other task starts. It blocks until the running
 // tasks have ended, for at most quarantineWait; then r starts beside them. If another suspect is in
 // quarantine, it waits for the end of that one first.
@@ -98,6 +124,7 @@ func (w *Watch) isolate(r Run) (end func(), ok bool) {
 			i = nil
 		}
 	}
+	w.notifyBegun()
 	waiting, stop := context.WithTimeout(ctx, quarantineWait)
 	defer stop()
 	tick := time.NewTicker(quarantinePoll)

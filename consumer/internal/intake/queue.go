@@ -47,6 +47,10 @@ type Config struct {
 	// is then its least value while tasks are short. It needs a [broker.Resizer].
 	Follow bool
 	Tasks  Tasks
+	// Work is the context of the calls of batches.
+	Work context.Context
+	// Isolated returns a channel that is closed while a task waits for its quarantine or is in it.
+	Isolated func() <-chan struct{}
 	// Go runs a function on a goroutine that the stop of the consumer waits for.
 	Go func(func())
 	// Log logs a message with the attributes of the queue.

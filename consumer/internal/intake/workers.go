@@ -47,6 +47,8 @@ type Workers struct {
 	// workers.
 	Slots runs.Slots
 
+	waits waits // workers that wait in batches
+
 	cfg    WorkersConfig
 	from   source
 	queues []*Queue // queues whose messages they take
@@ -159,6 +161,7 @@ func (t *Workers) resize() int {
 		return n
 	}
 	t.Slots.Resize(int64(n))
+	t.waits.resize(n)
 	for len(t.members) > n {
 		last := len(t.members) - 1
 		t.members[last].leave()

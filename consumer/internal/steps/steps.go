@@ -5,11 +5,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/consumer/internal/workflow"
 	"github.com/swarmiji/swarmiji/internal/guard"
+	"github.com/swarmiji/swarmiji/internal/utf"
 	"github.com/swarmiji/swarmiji/internal/wake"
 	"github.com/swarmiji/swarmiji/task"
 )
@@ -79,4 +81,18 @@ func Veto(what string, hook func() error) error {
 		return fmt.Errorf("swarmiji: consumer: hook before %s: %w", what, err)
 	}
 	return nil
+}
+
+// Unknown returns the error of a task without a handler, which wraps [task.ErrUnknownTask]. It
+// names the task, the queue and up to three of the handlers that exist.
+func Unknown(name, queue string, handlers []string) error {
+	has := utf.Cut(strings.Join(handlers[:min(len(handlers), 3)], ", "), 100)
+	switch {
+	case len(handlers) == 0:
+		has = "none"
+	case len(handlers) > 3:
+		has += fmt.Sprintf(" and %d more", len(handlers)-3)
+	}
+	return fmt.Errorf("%w: %q came to queue %q, whose consumer has %s; register it there, or send it to the queue of its consumer",
+		task.ErrUnknownTask, name, queue, has)
 }
