@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -49,6 +48,7 @@ type run struct {
 	// The small fields stand together, so that each run needs less memory.
 	worker           int32       // index of the worker that received it
 	bare             bool        // the message has no envelope: its body is the arguments
+	inBatch          bool        // settlePlain has added its record to a batch
 	unsendable       bool        // the settlement failed for good: see failUnsendable
 	notStartedBefore bool        // the broker has confirmed that no earlier delivery has started
 	hasEarlySlot     atomic.Bool // it holds one of q.earlySlots
@@ -88,7 +88,9 @@ func (q *queue) handle(d broker.Delivery, worker int) {
 		return
 	}
 	r.notifyReceived()
-	r.callDequeueHooks()
+	if q.c.dequeued != nil {
+		r.veto = q.c.dequeued(task.WithRequest(q.c.work, &r.request), &r.request)
+	}
 	switch {
 	case !q.accepts(): // fetched in the moment in which the stop or the pause began
 		r.giveBackUnstarted()
@@ -332,19 +334,9 @@ func (r *run) park() {
 	})
 }
 
-// unknown returns the error of a task without a handler, which wraps [task.ErrUnknownTask]. It
-// names the task, the queue and up to three of the handlers that exist.
+// unknown returns the error of a task without a handler, see [steps.Unknown].
 func (r *run) unknown() error {
-	names := r.queue.c.Names()
-	has := utf.Cut(strings.Join(names[:min(len(names), 3)], ", "), 100)
-	switch {
-	case len(names) == 0:
-		has = "none"
-	case len(names) > 3:
-		has += fmt.Sprintf(" and %d more", len(names)-3)
-	}
-	return fmt.Errorf("%w: %q came to queue %q, whose consumer has %s; register it there, or send it to the queue of its consumer",
-		task.ErrUnknownTask, r.request.Name, r.queue.name, has)
+	return steps.Unknown(r.request.Name, r.queue.name, r.queue.c.Names())
 }
 
 // saveParked stores why the task is delayed, as the state of a retry, which older versions know as

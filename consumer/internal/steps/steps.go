@@ -5,11 +5,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/consumer/internal/workflow"
 	"github.com/swarmiji/swarmiji/internal/guard"
+	"github.com/swarmiji/swarmiji/internal/utf"
 	"github.com/swarmiji/swarmiji/internal/wake"
 	"github.com/swarmiji/swarmiji/task"
 )
@@ -79,4 +81,51 @@ func Veto(what string, hook func() error) error {
 		return fmt.Errorf("swarmiji: consumer: hook before %s: %w", what, err)
 	}
 	return nil
+}
+
+// Around calls before, do and after in order; before and after may be nil. The argument what names
+// the action in errors. The hooks get ctx and queues. safely calls a function and recovers its
+// panic.
+//
+// Returns the error or panic of before, which prevents do and after. Otherwise returns the error of
+// do, which after receives.
+func Around(
+	ctx context.Context, safely func(hook string, fn func()), what string, queues []string,
+	before func(context.Context, []string) error, do func() error, after func(context.Context, []string, error),
+) error {
+	if before != nil {
+		if err := Veto(what, func() error { return before(ctx, queues) }); err != nil {
+			return err
+		}
+	}
+	err := do()
+	if after != nil {
+		safely("after "+what, func() { after(ctx, queues, err) })
+	}
+	return err
+}
+
+// UntilStop returns a context that ends with life, or grace after the end of stop. If stop has
+// ended already, it ends grace after the call. Call release when the context is no longer used.
+func UntilStop(life, stop context.Context, grace time.Duration) (_ context.Context, release func()) {
+	ctx, cancel := context.WithCancel(life)
+	unwatch := context.AfterFunc(stop, func() { time.AfterFunc(grace, cancel) })
+	return ctx, func() {
+		unwatch()
+		cancel()
+	}
+}
+
+// Unknown returns the error of a task without a handler, which wraps [task.ErrUnknownTask]. It says
+// which task came to which queue, and names up to three of the handlers that exist.
+func Unknown(name, queue string, handlers []string) error {
+	has := utf.Cut(strings.Join(handlers[:min(len(handlers), 3)], ", "), 100)
+	switch {
+	case len(handlers) == 0:
+		has = "none"
+	case len(handlers) > 3:
+		has += fmt.Sprintf(" and %d more", len(handlers)-3)
+	}
+	return fmt.Errorf("%w: %q came to queue %q, whose consumer has %s; register it there, or send it to the queue of its consumer",
+		task.ErrUnknownTask, name, queue, has)
 }
