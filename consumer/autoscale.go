@@ -1,6 +1,7 @@
 package consumer
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -39,9 +40,9 @@ type Autoscale struct {
 // complete returns a copy of a with its defaults set. The error holds all problems of the
 // configuration, joined: limits outside of 1 <= Min <= Max <= MaxWorkers, and negative values.
 func (a Autoscale) complete() (*Autoscale, error) {
-	setDefault(&a.Every, DefaultAutoscaleEvery)
-	setDefault(&a.KeepAlive, DefaultAutoscaleKeepAlive)
-	setDefault(&a.MaxLoad, DefaultAutoscaleMaxLoad)
+	a.Every = cmp.Or(a.Every, DefaultAutoscaleEvery)
+	a.KeepAlive = cmp.Or(a.KeepAlive, DefaultAutoscaleKeepAlive)
+	a.MaxLoad = cmp.Or(a.MaxLoad, DefaultAutoscaleMaxLoad)
 	var errs []error
 	if a.Min < 1 || a.Max < a.Min || a.Max > MaxWorkers {
 		errs = append(errs, fmt.Errorf("the bounds Min %d and Max %d are invalid; need 1 <= Min <= Max", a.Min, a.Max))

@@ -1,6 +1,7 @@
 package consumer
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -186,9 +187,9 @@ func (c *Config) complete() (*wire.Codec, error) {
 		}
 	}
 	if a, ok := capability.As[broker.PrefetchAdviser](c.Broker); ok {
-		setDefault(&c.Tuning.PrefetchMultiplier, a.PrefetchPerWorker())
+		c.Tuning.PrefetchMultiplier = cmp.Or(c.Tuning.PrefetchMultiplier, a.PrefetchPerWorker())
 	}
-	setDefault(&c.ShutdownTimeout, DefaultShutdownTimeout)
+	c.ShutdownTimeout = cmp.Or(c.ShutdownTimeout, DefaultShutdownTimeout)
 	errs = append(errs, c.Tuning.complete(), report.Check(&c.Report))
 	if c.Logger == nil {
 		c.Logger = slog.Default()
@@ -244,8 +245,8 @@ func (c *Config) completeQueue(name string, q *QueueConfig) error {
 		}
 		q.Workers = min(max(q.Workers, q.Autoscale.Min), q.Autoscale.Max)
 	}
-	setDefault(&q.Workers, defaultWorkers())
-	setDefault(&q.PrefetchMultiplier, c.Tuning.PrefetchMultiplier)
+	q.Workers = cmp.Or(q.Workers, defaultWorkers())
+	q.PrefetchMultiplier = cmp.Or(q.PrefetchMultiplier, c.Tuning.PrefetchMultiplier)
 	if q.Workers < 0 {
 		bad("Workers is %d; it must not be negative", q.Workers)
 	}
@@ -268,11 +269,3 @@ func (c *Config) completeQueue(name string, q *QueueConfig) error {
 
 // defaultWorkers returns GOMAXPROCS, the number of workers of a queue or a poll that sets none.
 func defaultWorkers() int { return runtime.GOMAXPROCS(0) }
-
-// setDefault sets *v to def if *v is the zero value.
-func setDefault[T comparable](v *T, def T) {
-	var zero T
-	if *v == zero {
-		*v = def
-	}
-}

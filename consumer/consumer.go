@@ -26,6 +26,7 @@ import (
 	"github.com/swarmiji/swarmiji/consumer/internal/intx"
 	"github.com/swarmiji/swarmiji/consumer/internal/rates"
 	"github.com/swarmiji/swarmiji/consumer/internal/runs"
+	"github.com/swarmiji/swarmiji/consumer/internal/saves"
 	"github.com/swarmiji/swarmiji/consumer/internal/steer"
 	"github.com/swarmiji/swarmiji/consumer/internal/stores"
 	"github.com/swarmiji/swarmiji/consumer/internal/workflow"
@@ -70,6 +71,7 @@ type Consumer struct {
 	bind       func(contentType string, data []byte, v any) error
 	successors *workflow.Config
 	stores     stores.Stores
+	savers     saves.Savers[ended]
 	databases  intx.Databases
 	gather     resultstore.Gatherer // nil: no gatherer
 	members    task.MembersFunc     // reads the members of groups for handlers; nil: no gatherer
@@ -80,7 +82,8 @@ type Consumer struct {
 	secrets    sync.Map         // task name -> secrets, the parts with secret fields
 	warned     sync.Map         // keys of the warnings that were logged already
 
-	// dequeued and enqueued call the hooks of dequeueing and enqueueing. nil: no hooks are set.
+	// dequeued and enqueued call the hooks of dequeueing and enqueueing, and return their veto.
+	// Without a veto call after with the outcome of the publish. dequeued is nil without hooks.
 	dequeued func(context.Context, *task.Request) error
 	enqueued func(ctx context.Context, queue string, e *task.Envelope) (after func(error), veto error)
 
@@ -131,6 +134,8 @@ func New(c Config) (*Consumer, error) {
 		cfg: c, codec: codec, bind: codec.BindArgs, gather: resultstore.GathererOf(c.Gatherer, c.Results), exportsMetrics: measured, killed: make(chan struct{}), stopped: make(chan struct{}), settling: gopool.New(),
 	}
 	consumer.stores = stores.Stores{Results: c.Results, Named: c.Stores, Warn: consumer.warnOnce}
+	batches := saves.Config[ended]{Life: func() context.Context { return consumer.settle }, Limit: c.Tuning.StoreRetry, Go: consumer.settling.Go, Ended: acknowledge}
+	consumer.savers = saves.New(batches, append(slices.Collect(maps.Values(c.Stores)), c.Results)...)
 	consumer.successors = consumer.workflowConfig()
 	if consumer.gather != nil {
 		consumer.members = consumer.successors.Members
@@ -141,6 +146,9 @@ func New(c Config) (*Consumer, error) {
 	}
 	consumer.report, consumer.pid = consumer.newReport(), os.Getpid()
 	consumer.dequeued, consumer.enqueued = c.Hooks.Tasks.Dequeued(c.Logger), c.Hooks.Tasks.Enqueued(c.Logger)
+	if consumer.enqueued == nil {
+		consumer.enqueued = func(context.Context, string, *task.Envelope) (func(error), error) { return func(error) {}, nil }
+	}
 	if c.Deferrals != nil {
 		consumer.answers = newAnswers(consumer)
 	}

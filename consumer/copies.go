@@ -72,11 +72,8 @@ func (r *run) beginCopy(ctx context.Context) (bool, error) {
 // (settleEarlier). Without an answer it gives the task back. Call it on a goroutine of the
 // settlement: it may block until the handler has returned.
 func (r *run) retryCopyCheck() {
-	c := r.queue.c
-	ctx, cancel := context.WithTimeout(c.settle, c.cfg.Tuning.StoreRetry)
-	defer cancel()
 	var first bool
-	if !r.runStep(ctx, "check which copy runs", func(ctx context.Context) (err error) {
+	if !(settlement{r}).Step("check which copy runs", func(ctx context.Context) (err error) {
 		first, err = r.beginCopy(ctx)
 		return err
 	}) {

@@ -11,10 +11,6 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// wantsDeadLetter reports whether the message is dead-lettered when the task fails for good, by the
-// task's metadata. Default: true.
-func (r *run) wantsDeadLetter() bool { return r.request.Effective.DeadLetter.Or(true) }
-
 // isConsumerReason reports whether err is a reason of the consumer, not of the handler, to
 // dead-letter a task. The text of such an error holds no data of the task.
 func isConsumerReason(err error) bool {

@@ -185,11 +185,9 @@ func (q *queue) conclude(r *run, result any, err error) {
 	}
 	v := r.applyRevocation(r.judge(result, err), err)
 	r.countForBreakers(v)
-	if r.settlesByAck(v) {
-		q.settle(r, v)
-		return
+	if !q.settlePlain(r, v) {
+		q.settleAsync(r, v)
 	}
-	q.settleAsync(r, v)
 }
 
 // settleAsync settles the task by v on a goroutine of q.settling. The prefetch limits the number of

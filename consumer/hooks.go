@@ -6,7 +6,6 @@ import (
 
 	"github.com/swarmiji/swarmiji/consumer/internal/steps"
 	"github.com/swarmiji/swarmiji/middleware"
-	"github.com/swarmiji/swarmiji/task"
 )
 
 // Hooks are functions that a consumer calls when something happens to it or to a task. Each may be
@@ -56,12 +55,8 @@ func (c *Consumer) beforeShutdown() {
 	middleware.Guard(ctx, c.cfg.Logger, "before shutdown", func() { hook(ctx) })
 }
 
-// withHooks calls before, do and after in order; before and after may be nil. Without hooks it only
-// calls do. what names the action in errors.
-//
-// Returns [ErrNotRunning] if there are hooks and the consumer does not consume. Returns the error
-// or panic of before, which prevents do and after. Otherwise returns the error of do, which after
-// receives. A panic of after is logged.
+// withHooks calls do between the hooks before and after, see [steps.Around]. It returns
+// [ErrNotRunning] if there are hooks and the consumer does not consume.
 func (c *Consumer) withHooks(
 	what string, queues []string, before func(context.Context, []string) error, do func() error, after func(context.Context, []string, error),
 ) error {
@@ -71,32 +66,6 @@ func (c *Consumer) withHooks(
 	if _, err := c.consuming(); err != nil {
 		return err
 	}
-	if before != nil {
-		if err := steps.Veto(what, func() error { return before(c.work, queues) }); err != nil {
-			return err
-		}
-	}
-	err := do()
-	if after != nil {
-		middleware.Guard(c.work, c.cfg.Logger, "after "+what, func() { after(c.work, queues, err) })
-	}
-	return err
-}
-
-// callDequeueHooks calls the hooks of dequeueing for a received task and stores their error in
-// r.veto. That error is nil if the task may start. Without hooks it does nothing.
-func (r *run) callDequeueHooks() {
-	if ask := r.queue.c.dequeued; ask != nil {
-		r.veto = ask(task.WithRequest(r.queue.c.work, &r.request), &r.request)
-	}
-}
-
-// beforeEnqueue calls the enqueue hooks for a task that this consumer is about to send to queue. A
-// veto that is not nil is an error of the hooks: do not send the task. Otherwise send it and call
-// after with the outcome of the publish. Without hooks the function after does nothing.
-func (c *Consumer) beforeEnqueue(ctx context.Context, queue string, e *task.Envelope) (after func(error), veto error) {
-	if c.enqueued == nil {
-		return func(error) {}, nil
-	}
-	return c.enqueued(ctx, queue, e)
+	guarded := func(hook string, fn func()) { middleware.Guard(c.work, c.cfg.Logger, hook, fn) }
+	return steps.Around(c.work, guarded, what, queues, before, do, after)
 }

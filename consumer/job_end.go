@@ -25,6 +25,11 @@ const endJobTimeout = 5 * time.Second
 // not sealed.
 var errSealed = errors.New("swarmiji: the reason is sealed")
 
+// hasJob reports whether the task has conditions and Config.Jobs is told about its end.
+func (r *run) hasJob() bool {
+	return r.queue.c.cfg.Jobs != nil && len(r.request.Headers) > 0 && r.request.Headers[task.HeaderConditions] == string(r.request.ID)
+}
+
 // endJob reports the end of a task with conditions to Config.Jobs, because the next task may wait
 // for that end. It does nothing for other tasks, or without Config.Jobs. It calls TaskEnded once
 // and blocks for at most endJobTimeout. An error is only logged: the runner of jobs finds the
@@ -33,8 +38,7 @@ var errSealed = errors.New("swarmiji: the reason is sealed")
 // v is the end of the task. With Wire.Sealer the reported failure has no reason. Call endJob after
 // the end is recorded and the message is acknowledged.
 func (r *run) endJob(v verdict) {
-	s := r.queue.c.cfg.Jobs
-	if s == nil || len(r.request.Headers) == 0 || r.request.Headers[task.HeaderConditions] != string(r.request.ID) {
+	if !r.hasJob() {
 		return
 	}
 	ctx, cancel := context.WithTimeout(r.queue.c.settle, endJobTimeout)
@@ -47,7 +51,7 @@ func (r *run) endJob(v verdict) {
 	case r.queue.c.cfg.Wire.Sealer != nil:
 		failure = errSealed
 	}
-	if err := s.TaskEnded(ctx, r.request.Name, r.request.ID, failure); err != nil {
+	if err := r.queue.c.cfg.Jobs.TaskEnded(ctx, r.request.Name, r.request.ID, failure); err != nil {
 		r.log(slog.LevelWarn, "the end of the task was not reported to its job; the runner of jobs will find it", slog.Any("error", err))
 	}
 }

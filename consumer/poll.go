@@ -1,6 +1,7 @@
 package consumer
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -38,8 +39,8 @@ func (c *Config) completePolls(queues map[string]QueueConfig) error {
 	polled := make(map[string]bool)
 	for i := range c.Polls {
 		p := &c.Polls[i]
-		setDefault(&p.Workers, defaultWorkers())
-		setDefault(&p.Interval, DefaultPollInterval)
+		p.Workers = cmp.Or(p.Workers, defaultWorkers())
+		p.Interval = cmp.Or(p.Interval, DefaultPollInterval)
 		if len(p.Queues) == 0 || p.Workers < 0 || p.Interval < 0 || p.Share < 0 || p.Share == 1 {
 			errs = append(errs, fmt.Errorf("config: Polls[%d]: need queues, Workers and Interval >= 0 and Share 0 or >= 2; found %d queues, Workers %d, Interval %s, Share %d", i, len(p.Queues),
 				p.Workers, p.Interval, p.Share))

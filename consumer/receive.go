@@ -48,6 +48,7 @@ type run struct {
 	// The small fields stand together, so that each run needs less memory.
 	worker           int32       // index of the worker that received it
 	bare             bool        // the message has no envelope: its body is the arguments
+	inBatch          bool        // settlePlain has added its record to a batch
 	unsendable       bool        // the settlement failed for good: see failUnsendable
 	notStartedBefore bool        // the broker has confirmed that no earlier delivery has started
 	hasEarlySlot     atomic.Bool // it holds one of q.earlySlots
@@ -87,7 +88,9 @@ func (q *queue) handle(d broker.Delivery, worker int) {
 		return
 	}
 	r.notifyReceived()
-	r.callDequeueHooks()
+	if q.c.dequeued != nil {
+		r.veto = q.c.dequeued(task.WithRequest(q.c.work, &r.request), &r.request)
+	}
 	switch {
 	case !q.accepts(): // fetched in the moment in which the stop or the pause began
 		r.giveBackUnstarted()

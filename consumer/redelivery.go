@@ -79,11 +79,8 @@ func (r *run) settleIfRecorded() bool {
 // life, it drops the message. Otherwise it calls startOrSettle and may block until the handler has
 // returned. Without an answer it gives the task back.
 func (r *run) retryLookup(store resultstore.ResultStore) {
-	c := r.queue.c
-	ctx, cancel := context.WithTimeout(c.settle, c.cfg.Tuning.StoreRetry)
-	defer cancel()
 	var rec resultstore.Record
-	if !r.runStep(ctx, "read of its result", func(ctx context.Context) (err error) {
+	if !(settlement{r}).Step("read of its result", func(ctx context.Context) (err error) {
 		if rec, err = r.load(ctx, store); errors.Is(err, resultstore.ErrNotFound) || errors.Is(err, resultstore.ErrMalformed) {
 			return nil
 		}

@@ -52,13 +52,7 @@ func (c *Consumer) CheckBatch(name, queue string, most int) error {
 }
 
 // prefetch returns how many unsettled messages this number of workers may hold: Prefetch if it is
-// set, else the multiplier times workers. [intake.NoLimit] stands for a negative Prefetch.
+// set, else the multiplier times workers.
 func (c *QueueConfig) prefetch(workers int) int {
-	switch {
-	case c.Prefetch < 0:
-		return intake.NoLimit
-	case c.Prefetch > 0:
-		return c.Prefetch
-	}
-	return cmp.Or(c.PrefetchMultiplier, DefaultPrefetchMultiplier) * workers
+	return intake.Limit(c.Prefetch, cmp.Or(c.PrefetchMultiplier, DefaultPrefetchMultiplier), workers)
 }

@@ -14,7 +14,6 @@ import (
 	"github.com/swarmiji/swarmiji/internal/guard"
 	"github.com/swarmiji/swarmiji/internal/wake"
 	"github.com/swarmiji/swarmiji/internal/wire"
-	"github.com/swarmiji/swarmiji/serializer"
 	"github.com/swarmiji/swarmiji/task"
 )
 
@@ -134,32 +133,26 @@ func (r *run) success(result any) verdict {
 	if !ok && c.codec.Knows(r.request.ContentType) {
 		contentType = r.request.ContentType
 	}
-	data, ct, err := c.codec.Marshal(contentType, result)
-	if err != nil && contentType == serializer.ContentRaw {
-		data, ct, err = c.codec.Marshal("", result) // raw arguments, typed result
+	data, contentType, err := workflow.Encode(c.codec, contentType, result, c.cfg.Tuning.MaxResult)
+	if err != nil {
+		return verdict{kind: failed, err: err}
 	}
-	switch {
-	case err != nil:
-		return verdict{kind: failed, err: fmt.Errorf("%w: %w", task.ErrBadResult, err)}
-	case len(data) > c.cfg.Tuning.MaxResult:
-		return verdict{kind: failed, err: fmt.Errorf("%w: %d bytes, limit %d", task.ErrBadResult, len(data), c.cfg.Tuning.MaxResult)}
-	}
-	return verdict{kind: succeeded, result: data, contentType: ct}
+	return verdict{kind: succeeded, result: data, contentType: contentType}
 }
 
-// settlesByAck reports whether settling v needs only an acknowledgement, so that a worker can do it
-// without waiting. That is so for a success, failure or revocation, unless one of these must be
-// stored or sent: a result, following tasks, a dead letter, a record for a waiting submitter, a
-// deferral.
-func (r *run) settlesByAck(v verdict) bool {
-	if r.expects.Load() || r.answer != nil || r.mayHaveOpenDeferral(v) || r.submitterStore() != nil {
+// isPlain reports whether settling v needs at most two steps: storing the result and an
+// acknowledgement. That is so for a success, failure or revocation, unless one of these must be
+// stored or sent: following tasks, a dead letter, a record for a waiting submitter, a deferral, the
+// end of a job.
+func (r *run) isPlain(v verdict) bool {
+	if r.expects.Load() || r.answer != nil || r.mayHaveOpenDeferral(v) || r.submitterStore() != nil || r.hasJob() {
 		return false
 	}
 	switch v.kind {
 	case succeeded:
-		return r.store() == nil && len(r.request.Then) == 0 && r.request.Chord == nil
+		return len(r.request.Then) == 0 && r.request.Chord == nil
 	case failed, revoked:
-		return r.store() == nil && !wire.Followed(r.request.Envelope) && !r.deadLetters(v)
+		return !wire.Followed(r.request.Envelope) && !r.deadLetters(v)
 	}
 	return false
 }
@@ -167,13 +160,13 @@ func (r *run) settlesByAck(v verdict) bool {
 // deadLetters reports whether settling v dead-letters the message: v asks for it, or it is a
 // failure and the metadata do not forbid it.
 func (r *run) deadLetters(v verdict) bool {
-	return v.deadLetter || v.kind == failed && r.wantsDeadLetter()
+	return v.deadLetter || v.kind == failed && r.request.Effective.DeadLetter.Or(true)
 }
 
 // settle settles the task by v and blocks until that is done or given up. Each step is repeated for
-// up to StoreRetry; a settlement that only acknowledges (settlesByAck) until the settlements of the
-// consumer end. After that runStep gives the task back; retryAckedStep continues with a task that
-// was acknowledged before its start. settle frees the early slot of the task. It counts a snooze.
+// up to StoreRetry, which begins with the end of the attempt if its batch has failed. After that
+// runStep gives the task back; retryAckedStep continues with a task that was acknowledged before
+// its start. settle frees the early slot of the task. It counts a snooze.
 //
 //   - The broker has taken the task back: settle only logs that.
 //   - Another delivery has settled or deferred the task (r.stale): settle only acknowledges.
@@ -188,12 +181,12 @@ func (q *queue) settle(r *run, v verdict) {
 		r.discard()
 		return
 	}
-	ctx := q.c.settle
-	if !r.settlesByAck(v) {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, q.c.cfg.Tuning.StoreRetry)
-		defer cancel()
+	limit := q.c.cfg.Tuning.StoreRetry
+	if r.inBatch {
+		limit -= time.Since(r.ended)
 	}
+	ctx, cancel := context.WithTimeout(q.c.settle, limit)
+	defer cancel()
 	if q.closeExpected(ctx, r, v) {
 		return
 	}
@@ -225,7 +218,7 @@ func (q *queue) settleRetry(ctx context.Context, r *run, v verdict) {
 	next := r.next()
 	next.Retries++
 	next.Reason, _ = q.c.shown(v.err)
-	after, veto := q.c.beforeEnqueue(ctx, q.name, &next.Envelope)
+	after, veto := q.c.enqueued(ctx, q.name, &next.Envelope)
 	if veto != nil {
 		q.settleFinal(ctx, r, verdict{kind: failed, err: task.Remote(fmt.Errorf("swarmiji: the retry is vetoed: %w (after: %s)", veto, v.err.Error())), limit: v.limit})
 		return
@@ -255,8 +248,7 @@ func (q *queue) settleRetry(ctx context.Context, r *run, v verdict) {
 // task. It stops at the first step that fails: runStep has then given the task back, failed it or
 // settled it. If another attempt has stored an end already, it continues with that one, see save.
 //
-// ctx limits storing the result. It also limits the last step if settlesByAck. Otherwise that step
-// has the time Tuning.StoreRetry of its own.
+// ctx limits storing the result. The last step has the time Tuning.StoreRetry of its own.
 func (q *queue) settleFinal(ctx context.Context, r *run, v verdict) {
 	r.final.Store(v.recorded)
 	if v.ran {
@@ -275,15 +267,18 @@ func (q *queue) settleFinal(ctx context.Context, r *run, v verdict) {
 	if !r.saveForSubmitter(v) {
 		return
 	}
-	if !r.settlesByAck(v) { // the successors may have used up the time of ctx
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(q.c.settle, q.c.cfg.Tuning.StoreRetry)
-		defer cancel()
+	// the successors may have used up the time of ctx
+	ctx, cancel := context.WithTimeout(q.c.settle, q.c.cfg.Tuning.StoreRetry)
+	defer cancel()
+	if r.remove(ctx, v) {
+		r.settled(v)
 	}
-	if !r.remove(ctx, v) {
-		return
-	}
-	m := q.c.cfg.Metrics
+}
+
+// settled counts the end of the task by v, sends the event and ends the job of the task. Call it
+// after the last step of the settlement.
+func (r *run) settled(v verdict) {
+	m := r.queue.c.cfg.Metrics
 	switch v.kind {
 	case succeeded:
 		m.Succeeded.Inc(1)
@@ -319,10 +314,6 @@ func (r *run) remove(ctx context.Context, v verdict) bool {
 	}
 	if r.acked.Load() {
 		return true
-	}
-	err := r.delivery.Ack(ctx)
-	if err == nil || broker.Gone(err) {
-		return err == nil
 	}
 	return r.runStep(ctx, "acknowledgement", r.delivery.Ack)
 }
@@ -364,9 +355,7 @@ func (r *run) replace(queue string, next *steps.Next, at time.Time, why string) 
 			return false
 		}
 	}
-	ctx, cancel := context.WithTimeout(c.settle, c.cfg.Tuning.StoreRetry)
-	defer cancel()
-	return r.runStep(ctx, why, func(ctx context.Context) error { return r.publishNext(ctx, queue, next, at) })
+	return settlement{r}.Step(why, func(ctx context.Context) error { return r.publishNext(ctx, queue, next, at) })
 }
 
 // publishNext encodes next in the format of the received message and publishes it in place of the

@@ -3,14 +3,12 @@ package consumer
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/consumer/internal/workflow"
 	"github.com/swarmiji/swarmiji/deferral"
-	"github.com/swarmiji/swarmiji/internal/wire"
 	"github.com/swarmiji/swarmiji/resultstore"
-	"github.com/swarmiji/swarmiji/serializer"
 	"github.com/swarmiji/swarmiji/task"
 )
 
@@ -132,20 +130,11 @@ func (r *run) answerResult(data []byte) verdict {
 	if r.store() == nil && len(r.request.Then) == 0 && r.request.Chord == nil {
 		return verdict{kind: succeeded} // no reader needs the result
 	}
-	contentType := serializer.ContentJSON
-	if !c.codec.Knows(contentType) {
-		value, err := wire.ReadJSON(data)
-		if err == nil {
-			data, contentType, err = c.codec.Marshal(r.request.Effective.Serializer.Or(""), value)
-		}
-		if err != nil {
-			return verdict{kind: failed, err: task.Remote(fmt.Errorf("%w: %w", task.ErrBadResult, err))}
-		}
+	result, contentType, err := workflow.EncodeJSON(c.codec, r.request.Effective.Serializer.Or(""), data, c.cfg.Tuning.MaxResult)
+	if err != nil {
+		return verdict{kind: failed, err: task.Remote(err)}
 	}
-	if len(data) > c.cfg.Tuning.MaxResult {
-		return verdict{kind: failed, err: task.Remote(fmt.Errorf("%w: %d bytes, limit %d", task.ErrBadResult, len(data), c.cfg.Tuning.MaxResult))}
-	}
-	return verdict{kind: succeeded, result: data, contentType: contentType}
+	return verdict{kind: succeeded, result: result, contentType: contentType}
 }
 
 // releaseUntilDeadline returns a deferral without an answer to the store, and repeats that for up

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/consumer/internal/steps"
@@ -82,13 +81,8 @@ func (r *run) runStepUntilStop(what string, step func(context.Context) error) {
 // untilStop returns a context for steps that must succeed. It ends giveBackTimeout after fetching
 // has stopped (after the call, if it had stopped before), and with the settlement context of the
 // consumer. Call the returned function to release it.
-func (q *queue) untilStop() (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancel(q.c.settle)
-	stop := context.AfterFunc(q.fetch, func() { time.AfterFunc(giveBackTimeout, cancel) })
-	return ctx, func() {
-		stop()
-		cancel()
-	}
+func (q *queue) untilStop() (context.Context, func()) {
+	return steps.UntilStop(q.c.settle, q.fetch, giveBackTimeout)
 }
 
 // failUnsendable fails a task whose result or next message can never be sent, with the reason

@@ -115,7 +115,8 @@ func (q *queue) describe(s *QueueStats) {
 
 // Active returns the tasks whose handlers run now, the oldest first. Safe for concurrent use.
 func (c *Consumer) Active() []TaskInfo {
-	return infos(c.running.All(), (*run).isActive, func(r *run) time.Time { return r.request.StartedAt })
+	active := slices.DeleteFunc(c.running.All(), func(r *run) bool { return !r.isActive() })
+	return infos(active, func(r *run) time.Time { return r.request.StartedAt })
 }
 
 // Reserved returns the tasks that this consumer holds and has not started, see [QueueStats]. Tasks
@@ -123,7 +124,7 @@ func (c *Consumer) Active() []TaskInfo {
 // their order. A message that cannot be decoded is listed with its message id. Safe for concurrent
 // use.
 func (c *Consumer) Reserved() []TaskInfo {
-	ts := infos(c.reserved.All(), nil, func(r *run) time.Time { return r.request.Received })
+	ts := infos(c.reserved.All(), func(r *run) time.Time { return r.request.Received })
 	l := c.live.Load()
 	if l == nil {
 		return ts
@@ -158,12 +159,9 @@ func (c *Consumer) waiting() int {
 // isActive reports whether the handler runs. Only then may another goroutine read StartedAt.
 func (r *run) isActive() bool { return r.started.Load() && !r.returned.Load() }
 
-// infos returns the descriptions of the runs that the function which selects (nil: all runs),
-// sorted by the time that since returns and then by id. It changes the slice runs.
-func infos(runs []*run, which func(*run) bool, since func(*run) time.Time) []TaskInfo {
-	if which != nil {
-		runs = slices.DeleteFunc(runs, func(r *run) bool { return !which(r) })
-	}
+// infos returns the descriptions of the runs, sorted by the time that since returns and then by id.
+// It changes the slice runs.
+func infos(runs []*run, since func(*run) time.Time) []TaskInfo {
 	slices.SortFunc(runs, func(a, b *run) int {
 		return cmp.Or(since(a).Compare(since(b)), strings.Compare(string(a.request.ID), string(b.request.ID)))
 	})

@@ -33,9 +33,7 @@ func (r *run) saveForSubmitter(v verdict) bool {
 		r.failUnsendable("end", err)
 		return false
 	}
-	ctx, cancel := context.WithTimeout(r.queue.c.settle, r.queue.c.cfg.Tuning.StoreRetry)
-	defer cancel()
-	return r.runStep(ctx, "end for its submitter", func(ctx context.Context) error { return workflow.Accepted(store.Save(ctx, rec)) })
+	return settlement{r}.Step("end for its submitter", func(ctx context.Context) error { return workflow.Accepted(store.Save(ctx, rec)) })
 }
 
 // submitterRecord returns the record that saveForSubmitter stores. Returns an error if it cannot be

@@ -21,7 +21,7 @@ func (c *Consumer) workflowConfig() *workflow.Config {
 		Counts: new(workflow.Counts),
 		Broker: c.cfg.Broker, Codec: c.codec, Gatherer: c.gather, GroupWait: c.cfg.Tuning.GroupWait, Node: c.cfg.Report.NodeID,
 		BeforeEnqueue: func(queue string, e *task.Envelope) (func(error), error) {
-			return c.beforeEnqueue(c.settle, queue, e)
+			return c.enqueued(c.settle, queue, e)
 		},
 		Sent: func(queue string, e *task.Envelope) {
 			c.cfg.Metrics.Sent.Inc(1)

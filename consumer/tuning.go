@@ -1,6 +1,7 @@
 package consumer
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -65,14 +66,14 @@ type Tuning struct {
 // complete sets the defaults of t. Returns all problems, joined: an AbsentAfter below minAbsent,
 // and a negative GroupWait or PrefetchMultiplier. It checks no other field.
 func (t *Tuning) complete() error {
-	setDefault(&t.KillGrace, DefaultKillGrace)
-	setDefault(&t.MaxCrashes, DefaultMaxCrashes)
-	setDefault(&t.AbsentAfter, DefaultAbsentAfter)
-	setDefault(&t.UnknownRetries, DefaultUnknownRetries)
-	setDefault(&t.UnknownDelay, DefaultUnknownDelay)
-	setDefault(&t.StoreRetry, DefaultStoreRetry)
-	setDefault(&t.QueueLook, DefaultQueueLook)
-	setDefault(&t.MaxResult, wire.DefaultMaxBody)
+	t.KillGrace = cmp.Or(t.KillGrace, DefaultKillGrace)
+	t.MaxCrashes = cmp.Or(t.MaxCrashes, DefaultMaxCrashes)
+	t.AbsentAfter = cmp.Or(t.AbsentAfter, DefaultAbsentAfter)
+	t.UnknownRetries = cmp.Or(t.UnknownRetries, DefaultUnknownRetries)
+	t.UnknownDelay = cmp.Or(t.UnknownDelay, DefaultUnknownDelay)
+	t.StoreRetry = cmp.Or(t.StoreRetry, DefaultStoreRetry)
+	t.QueueLook = cmp.Or(t.QueueLook, DefaultQueueLook)
+	t.MaxResult = cmp.Or(t.MaxResult, wire.DefaultMaxBody)
 	var errs []error
 	if t.AbsentAfter < minAbsent {
 		errs = append(errs, fmt.Errorf("config: Tuning.AbsentAfter is %s; need at least %s", t.AbsentAfter, minAbsent))

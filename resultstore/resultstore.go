@@ -37,8 +37,8 @@ var (
 // is the fencing token of the attempt that wrote it. Tokens compare by Generation, then by
 // Deliveries.
 //
-// A store keeps no reference to the slices of a Record after Save returns. Records that a store
-// returns belong to the caller.
+// A store keeps no reference to the slices of a Record after Save or SaveBatch returns. Records
+// that a store returns belong to the caller.
 type Record struct {
 	ID   task.ID
 	Name string

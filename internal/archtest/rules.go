@@ -390,7 +390,7 @@ var layers = []rule{
 	},
 	{
 		"L3",
-		[]string{"consumer/internal/workflow", "consumer/internal/intx", "consumer/internal/wakes", "consumer/internal/stores"},
+		[]string{"consumer/internal/workflow", "consumer/internal/intx", "consumer/internal/wakes", "consumer/internal/stores", "consumer/internal/saves"},
 		[]string{"task", "@ports", "consumer/internal/workflow", "revoke", "internal/wire", "@leaves"},
 		"what follows a task is decided by its envelope, and what a revocation wakes by its list; how steps are repeated and recorded is the consumer's",
 	},

@@ -90,33 +90,68 @@ func isSent(r *resultstore.Record) bool { return r.State.Terminal() || r.Error !
 //     ends; saving it again is safe
 //   - ErrClosed after Close, and ctx's error if ctx has already ended
 func (s *Store) Save(ctx context.Context, r resultstore.Record) error {
-	if err := s.check(ctx, r.ID); err != nil {
+	m, err := s.message(ctx, &r)
+	if err != nil || m == nil {
 		return err
+	}
+	return failure("result for "+r.ReplyTo, s.send(ctx, r.ReplyTo, m))
+}
+
+// SaveBatch implements [resultstore.BatchSaver]: it publishes the records one after the other and
+// then waits for all confirmations. It does not wait for a missing reply queue: the outcome is
+// [resultstore.ErrUnavailable] then. Its other errors are those of Save.
+func (s *Store) SaveBatch(ctx context.Context, rs []resultstore.Record) []error {
+	errs := make([]error, len(rs))
+	out, at := make([]amqpconn.Outgoing, 0, len(rs)), make([]int, 0, len(rs))
+	for i := range rs {
+		m, err := s.message(ctx, &rs[i])
+		if errs[i] = err; m != nil {
+			out, at = append(out, amqpconn.Outgoing{Key: s.prefix + rs[i].ReplyTo, Message: m}), append(at, i)
+		}
+	}
+	outcomes := s.publisher.PublishBatch(ctx, out)
+	for k, i := range at {
+		var err error
+		if outcomes != nil {
+			err = outcomes[k]
+		}
+		switch {
+		case err == nil:
+			s.absent.found(rs[i].ReplyTo)
+		case errors.Is(err, amqpconn.ErrUnroutable):
+			err = fmt.Errorf("%w: %w", errAbsent, err)
+		}
+		errs[i] = failure("result for "+rs[i].ReplyTo, err)
+	}
+	return errs
+}
+
+// message checks r and returns its message, or nil if r is not sent. Its errors are those of Save
+// before anything is sent.
+func (s *Store) message(ctx context.Context, r *resultstore.Record) (*amqp.Publishing, error) {
+	if err := s.check(ctx, r.ID); err != nil {
+		return nil, err
 	}
 	if !r.State.Recorded() {
-		return fmt.Errorf("%w: state %q is not recorded", resultstore.ErrMalformed, utf.Cut(string(r.State), 32))
+		return nil, fmt.Errorf("%w: state %q is not recorded", resultstore.ErrMalformed, utf.Cut(string(r.State), 32))
 	}
-	if !isSent(&r) {
-		return nil
-	}
-	if r.ReplyTo == "" {
-		return nil
+	if !isSent(r) || r.ReplyTo == "" {
+		return nil, nil //nolint:nilnil // nothing is sent
 	}
 	if !naming.ValidName(r.ReplyTo) {
-		return fmt.Errorf("%w: the reply-to %q is not a valid node name", resultstore.ErrMalformed, utf.Cut(r.ReplyTo, 64))
+		return nil, fmt.Errorf("%w: the reply-to %q is not a valid node name", resultstore.ErrMalformed, utf.Cut(r.ReplyTo, 64))
 	}
 	if len(r.Result) > s.cfg.MaxResult {
-		return fmt.Errorf("%w: the result has %d bytes, more than the MaxResult of %d", resultstore.ErrTooLarge, len(r.Result), s.cfg.MaxResult)
+		return nil, fmt.Errorf("%w: the result has %d bytes, more than the MaxResult of %d", resultstore.ErrTooLarge, len(r.Result), s.cfg.MaxResult)
 	}
-	body, err := wire.EncodeRecord(&r)
+	body, err := wire.EncodeRecord(r)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if len(body) > s.cfg.MaxResult+maxRest {
-		return fmt.Errorf("%w: the record has %d bytes, at most %d are allowed", resultstore.ErrTooLarge, len(body), s.cfg.MaxResult+maxRest)
+		return nil, fmt.Errorf("%w: the record has %d bytes, at most %d are allowed", resultstore.ErrTooLarge, len(body), s.cfg.MaxResult+maxRest)
 	}
-	m := &amqp.Publishing{ContentType: contentType, DeliveryMode: amqp.Persistent, MessageId: string(r.ID), Body: body}
-	return failure("result for "+r.ReplyTo, s.send(ctx, r.ReplyTo, m))
+	return &amqp.Publishing{ContentType: contentType, DeliveryMode: amqp.Persistent, MessageId: string(r.ID), Body: body}, nil
 }
 
 // send publishes m to the reply queue of node and waits for the confirmation. While the queue is
@@ -245,6 +280,7 @@ func failure(what string, err error) error {
 
 var (
 	_ resultstore.ResultStore = (*Store)(nil)
+	_ resultstore.BatchSaver  = (*Store)(nil)
 	_ resultstore.Replier     = (*Store)(nil)
 	_ resultstore.Replies     = (*replies)(nil)
 )

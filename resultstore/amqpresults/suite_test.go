@@ -76,6 +76,6 @@ func harness(t testing.TB, queueType amqpresults.QueueType) *resultstoretest.Har
 		},
 		Prefix:   ns,
 		Secret:   srv.Password(),
-		Promises: resultstoretest.Promises{RepliesOnly: true, Notify: true, Durable: true, MaxResult: largest},
+		Promises: resultstoretest.Promises{RepliesOnly: true, Notify: true, Batches: true, Durable: true, MaxResult: largest},
 	}
 }

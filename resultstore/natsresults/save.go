@@ -1,6 +1,7 @@
 package natsresults
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -59,6 +60,48 @@ func (s *Store) Save(ctx context.Context, r resultstore.Record) error {
 	return nil
 }
 
+// SaveBatch implements [resultstore.BatchSaver]: it publishes the records one after the other and
+// then waits for all answers. If another record was written before, the outcome of a record is
+// [resultstore.ErrUnavailable]. Its other errors are those of Save.
+func (s *Store) SaveBatch(ctx context.Context, rs []resultstore.Record) []error {
+	errs := make([]error, len(rs))
+	if !s.begin() {
+		for i := range errs {
+			errs[i] = resultstore.ErrClosed
+		}
+		return errs
+	}
+	defer s.end()
+	ctx, cancel := context.WithTimeout(ctx, s.try)
+	defer cancel()
+	st, opened := s.open(ctx)
+	pubs, at := make([]natsconn.Pub, 0, len(rs)), make([]int, 0, len(rs))
+	for i := range rs {
+		r := &rs[i]
+		m, err := s.message(r)
+		if err = cmp.Or(check(ctx, r.ID), err, failure("save", opened)); err != nil {
+			errs[i] = err
+			continue
+		}
+		s.setLifetime(st, r, m)
+		expect(m, s.recent.last(r))
+		pubs, at = append(pubs, natsconn.Pub{Msg: m}), append(at, i)
+	}
+	s.conn.PublishBatch(ctx, pubs)
+	for k := range pubs {
+		p, r := &pubs[k], &rs[at[k]]
+		if p.Err != nil {
+			errs[at[k]] = failure("save", p.Err)
+			continue
+		}
+		s.recent.note(r, p.Ack.Sequence)
+		if r.State.Terminal() {
+			s.notify(r.ReplyTo, p.Msg.Data)
+		}
+	}
+	return errs
+}
+
 // message checks a record and returns its message without the headers, which depend on the stream.
 // Returns ErrMalformed for a state that is not recorded or a record that cannot be encoded, and
 // ErrTooLarge for a record above the limits.
@@ -87,18 +130,10 @@ func (s *Store) message(r *resultstore.Record) (*nats.Msg, error) {
 // message is stored at most once. It returns other errors at once. It waits for the server, and
 // remembers the sequence of an open record in s.recent.
 func (s *Store) put(ctx context.Context, st *stream, r *resultstore.Record, m *nats.Msg) error {
-	seconds, exact := s.lifetime(r.TTL)
-	if st.ttl {
-		m.Header[natsTTL] = []string{strconv.FormatInt(seconds, 10)}
-	} else {
-		delete(m.Header, natsTTL)
-	}
-	if !st.ttl || exact != time.Duration(seconds)*time.Second {
-		m.Header[headerTTL] = []string{strconv.FormatInt(exact.Milliseconds(), 10)}
-	}
+	s.setLifetime(st, r, m)
 	expected := s.recent.last(r)
 	for attempt := 0; ; attempt++ {
-		m.Header[natsExpect] = []string{strconv.FormatUint(expected, 10)}
+		expect(m, expected)
 		ack, err := s.publish(ctx, m)
 		switch {
 		case err == nil:
@@ -124,6 +159,25 @@ func (s *Store) put(ctx context.Context, st *stream, r *resultstore.Record, m *n
 		}
 		expected = k.seq
 	}
+}
+
+// setLifetime sets the headers of m, the message of r, that say how long the record is kept.
+func (s *Store) setLifetime(st *stream, r *resultstore.Record, m *nats.Msg) {
+	seconds, exact := s.lifetime(r.TTL)
+	if st.ttl {
+		m.Header[natsTTL] = []string{strconv.FormatInt(seconds, 10)}
+	} else {
+		delete(m.Header, natsTTL)
+	}
+	if !st.ttl || exact != time.Duration(seconds)*time.Second {
+		m.Header[headerTTL] = []string{strconv.FormatInt(exact.Milliseconds(), 10)}
+	}
+}
+
+// expect sets the header of m that says which message of its subject it replaces, by the sequence
+// of that message. 0: none.
+func expect(m *nats.Msg, seq uint64) {
+	m.Header[natsExpect] = []string{strconv.FormatUint(seq, 10)}
 }
 
 // publish publishes m and waits for the answer for at most s.try. If a server behind the connected

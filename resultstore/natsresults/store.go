@@ -202,5 +202,6 @@ func failure(what string, err error) error {
 
 var (
 	_ resultstore.ResultStore = (*Store)(nil)
+	_ resultstore.BatchSaver  = (*Store)(nil)
 	_ resultstore.Notifier    = (*Store)(nil)
 )

@@ -19,19 +19,64 @@ import (
 // Returns ErrStale, errNoRecord or errAnswer as outcome does, ErrClosed after Close, and other
 // errors of the server. It returns ctx's error when ctx ends: the record may be stored then.
 func (s *Store) save(ctx context.Context, v *save) error {
+	to, err := s.saverFor(ctx, v.key)
+	switch {
+	case errors.Is(err, resultstore.ErrClosed):
+		return err
+	case err != nil: // no node is known yet; saveOne repeats the lookup
+		return s.saveOne(ctx, v)
+	}
+	c := &call{saves: []*save{v}}
+	to.add(c)
+	defer to.release(c) // Close waits for saveOne too
+	if err = to.wait(ctx, c)[0]; retryable(err) && ctx.Err() == nil {
+		return s.saveOne(ctx, v)
+	}
+	return err
+}
+
+// saveEach sends each record of which the error in errs is nil, once, and stores the outcomes in
+// errs. It waits for all servers.
+func (s *Store) saveEach(ctx context.Context, saves []*save, errs []error) {
+	calls, at := make(map[*saver]*call, 1), make(map[*saver][]int, 1)
+	for i, v := range saves {
+		if errs[i] != nil {
+			continue
+		}
+		to, err := s.saverFor(ctx, v.key)
+		if errs[i] = failure("save", err); err != nil {
+			continue
+		}
+		if calls[to] == nil {
+			calls[to] = &call{saves: make([]*save, 0, len(saves)-i)}
+		}
+		calls[to].saves, at[to] = append(calls[to].saves, v), append(at[to], i)
+	}
+	for to, c := range calls {
+		to.add(c)
+	}
+	for to, c := range calls {
+		for i, err := range to.wait(ctx, c) {
+			errs[at[to][i]] = failure("save", err)
+		}
+		to.release(c)
+	}
+}
+
+// saverFor returns the saver of the server that holds key. Returns ErrClosed after Close, and an
+// error if no node of a cluster is known yet.
+func (s *Store) saverFor(ctx context.Context, key string) (*saver, error) {
 	var node *redis.Client
 	if s.conn.Clustered() {
 		var err error
-		// no node is known yet; saveOne repeats the lookup
-		if node, err = s.conn.Node(ctx, v.key); err != nil {
-			return s.saveOne(ctx, v)
+		if node, err = s.conn.Node(ctx, key); err != nil {
+			return nil, err
 		}
 	}
-	to := s.saverOf(node)
-	if to == nil {
-		return resultstore.ErrClosed
+	if to := s.saverOf(node); to != nil {
+		return to, nil
 	}
-	return to.do(ctx, v)
+	return nil, resultstore.ErrClosed
 }
 
 // saverOf returns the saver of a node of the cluster, or of the only server for nil. It makes the
@@ -44,7 +89,7 @@ func (s *Store) saverOf(node *redis.Client) *saver {
 	}
 	v := s.savers[node]
 	if v == nil {
-		v = &saver{sendBatch: s.saveBatch, sendOne: s.saveOne, retryable: retryable, goroutines: s.goroutines}
+		v = &saver{sendBatch: s.saveBatch, goroutines: s.goroutines}
 		if node != nil {
 			v.sendBatch = func(saves []*save) { s.savePipelined(node, saves) }
 		}
@@ -53,9 +98,9 @@ func (s *Store) saverOf(node *redis.Client) *saver {
 	return v
 }
 
-// saveBatch stores the records with one call of the script and sends each outcome to its answer
-// channel. It sends the call once and waits for the answer without a deadline. An error of the
-// call is the outcome of all.
+// saveBatch stores the records with one call of the script and sets their outcomes. It sends the
+// call once and waits for the answer without a deadline. An error of the call is the outcome of
+// all.
 func (s *Store) saveBatch(saves []*save) {
 	keys, args := make([]string, 0, len(saves)), make([]any, 0, 4*len(saves))
 	for _, v := range saves {
@@ -64,14 +109,13 @@ func (s *Store) saveBatch(saves []*save) {
 	}
 	answers, err := s.conn.EvalOnce(context.Background(), s.script, keys, args...)
 	for i, v := range saves {
-		v.answer <- outcome(answers, i, err)
+		v.err = outcome(answers, i, err)
 	}
 }
 
 // savePipelined stores the records on one cluster node with one pipeline, because a script there
-// takes one key. It sends each outcome to its answer channel, and waits for the server without a
-// deadline. If the node moved a key or lost the script, the outcome is retryable and do calls
-// saveOne.
+// takes one key. It sets their outcomes, and waits for the server without a deadline. If the node
+// moved a key or lost the script, the outcome is retryable, and save calls saveOne.
 func (s *Store) savePipelined(node *redis.Client, saves []*save) {
 	made, err := s.conn.Call(context.Background(), func(ctx context.Context) (any, error) {
 		cmds := make([]*redis.Cmd, len(saves))
@@ -85,7 +129,7 @@ func (s *Store) savePipelined(node *redis.Client, saves []*save) {
 	cmds, ok := made.([]*redis.Cmd)
 	for i, v := range saves {
 		if !ok { // the store is closed
-			v.answer <- err
+			v.err = err
 			continue
 		}
 		answers, err := cmds[i].Result() // each command has its own error
@@ -93,7 +137,7 @@ func (s *Store) savePipelined(node *redis.Client, saves []*save) {
 		if errors.Is(err, redis.ErrClosed) {
 			err = redisconn.ErrUnavailable
 		}
-		v.answer <- outcome(answers, 0, s.conn.Classify(err, true))
+		v.err = outcome(answers, 0, s.conn.Classify(err, true))
 	}
 }
 

@@ -23,13 +23,24 @@ type save struct {
 	ttl     int64 // milliseconds
 	channel string
 	note    string
-	answer  chan error // receives exactly one answer
+
+	call *call
+	err  error // the outcome, set by sendBatch
+	done bool  // it has its outcome; guarded by saver.mu
+}
+
+// call holds the saves for which one caller waits. Set saves only.
+type call struct {
+	saves   []*save
+	counted bool // in saver.calls
+	left    int  // saves without an outcome; guarded by saver.mu
+	ended   chan struct{}
 }
 
 // batch holds saves that are sent to the server together.
 type batch struct {
-	saves   []*save
-	callers int // callers that still wait for it; guarded by saver.mu
+	saves  []*save
+	wanted int // saves whose callers still wait; guarded by saver.mu
 }
 
 // saver sends concurrent saves in batches. Records that arrive while maxBatches batches are running
@@ -37,9 +48,7 @@ type batch struct {
 // retryable error each caller repeats its own record within its own ctx, so that it does not delay
 // others. Safe for concurrent use.
 type saver struct {
-	sendBatch func(saves []*save)                      // sends a batch once and answers each save
-	sendOne   func(ctx context.Context, s *save) error // repeats one save until ctx ends
-	retryable func(err error) bool                     // whether sendOne may repeat after err
+	sendBatch func(saves []*save) // sends a batch once and sets the outcome of each save
 
 	mu         sync.Mutex
 	waiting    []*save
@@ -50,44 +59,57 @@ type saver struct {
 	goroutines *gopool.Pool // runs these goroutines
 }
 
-// do adds s to the waiting saves and waits for its answer until ctx ends. After a retryable error
-// it calls sendOne and returns that outcome. When ctx ends it abandons s and returns ctx's error;
-// the record may still be stored. Returns ErrClosed after close. It takes v.mu, but not while it
-// waits.
-func (v *saver) do(ctx context.Context, s *save) error {
-	if !v.enqueue(s) {
-		return resultstore.ErrClosed
-	}
-	defer v.calls.Done()
-	var err error
-	select {
-	case err = <-s.answer:
-	case <-ctx.Done():
-		v.abandon(s)
-		select {
-		case err = <-s.answer:
-		default:
-			return ctx.Err()
-		}
-	}
-	if v.retryable(err) && ctx.Err() == nil {
-		return v.sendOne(ctx, s)
-	}
-	return err
-}
-
-// enqueue adds s to the waiting saves and starts a goroutine if needed. It returns false after
-// close. It takes v.mu.
-func (v *saver) enqueue(s *save) bool {
+// add adds the saves of c to the waiting ones and starts a goroutine if needed. Call wait then, and
+// release after that. After close they get the outcome ErrClosed. It takes v.mu.
+func (v *saver) add(c *call) {
+	c.left, c.ended = len(c.saves), make(chan struct{})
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if v.closed {
-		return false
+	for _, s := range c.saves {
+		s.call = c
+		if v.closed {
+			s.err = resultstore.ErrClosed
+			v.finish(s)
+		}
 	}
+	if v.closed {
+		return
+	}
+	c.counted = true
 	v.calls.Add(1)
-	v.waiting = append(v.waiting, s)
+	v.waiting = append(v.waiting, c.saves...)
 	v.start()
-	return true
+}
+
+// finish records that s has its outcome, and wakes its caller after the last one. Call it with v.mu
+// held.
+func (v *saver) finish(s *save) {
+	s.done = true
+	if s.call.left--; s.call.left == 0 {
+		close(s.call.ended)
+	}
+}
+
+// wait waits until all saves of c have an outcome, and returns the outcomes in their order. When
+// ctx ends it abandons the others, which get ctx's error; these records may still be stored. It
+// takes v.mu, but not while it waits.
+func (v *saver) wait(ctx context.Context, c *call) []error {
+	select {
+	case <-c.ended:
+	case <-ctx.Done():
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	errs := make([]error, len(c.saves))
+	for i, s := range c.saves {
+		if s.done {
+			errs[i] = s.err
+			continue
+		}
+		errs[i] = ctx.Err()
+		v.abandon(s)
+	}
+	return errs
 }
 
 // start starts a goroutine that sends batches, if fewer than maxBatches run and saves wait. Call it
@@ -99,19 +121,24 @@ func (v *saver) start() {
 	}
 }
 
-// abandon removes s from the waiting saves. If s was sent already and no other caller waits for its
-// batch, that batch is not counted as running any more. A silent server therefore does not delay
-// later saves. It takes v.mu.
+// release ends c, for which close waits.
+func (v *saver) release(c *call) {
+	if c.counted {
+		v.calls.Done()
+	}
+}
+
+// abandon removes s from the waiting saves. If s was sent already and no caller waits for another
+// save of its batch, that batch is not counted as running any more. A silent server therefore does
+// not delay later saves. Call it with v.mu held.
 func (v *saver) abandon(s *save) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
 	if i := slices.Index(v.waiting, s); i >= 0 {
 		v.waiting = slices.Delete(v.waiting, i, i+1)
 		return
 	}
 	for _, t := range v.batches {
 		if slices.Contains(t.saves, s) {
-			if t.callers--; t.callers == 0 {
+			if t.wanted--; t.wanted == 0 {
 				v.running--
 				v.start()
 			}
@@ -127,7 +154,7 @@ func (v *saver) run() {
 	}
 }
 
-// sendNext sends one batch and waits for its answers. It returns false if no save waits or if all
+// sendNext sends one batch and waits for its outcomes. It returns false if no save waits or if all
 // callers abandoned the batch; then this goroutine must end. The batch has no context, because
 // each call with one costs a goroutine. The client's timeout or a closed connection ends it. It
 // takes v.mu.
@@ -140,7 +167,10 @@ func (v *saver) sendNext() bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.batches = slices.DeleteFunc(v.batches, func(o *batch) bool { return o == t })
-	return t.callers > 0
+	for _, s := range t.saves {
+		v.finish(s)
+	}
+	return t.wanted > 0
 }
 
 // take removes the next batch from the waiting saves, records it as running and returns it: at
@@ -161,13 +191,13 @@ func (v *saver) take() *batch {
 		v.running--
 		return nil
 	}
-	t := &batch{saves: slices.Clone(v.waiting[:n]), callers: n}
+	t := &batch{saves: slices.Clone(v.waiting[:n]), wanted: n}
 	v.waiting = slices.Delete(v.waiting, 0, n)
 	v.batches = append(v.batches, t)
 	return t
 }
 
-// close refuses further saves and waits until all calls of do have returned. Returns ctx's error if
+// close refuses further saves and waits until all calls are released. Returns ctx's error if
 // ctx ends first; a goroutine then continues to wait. It takes v.mu, but not while it waits.
 func (v *saver) close(ctx context.Context) error {
 	v.mu.Lock()

@@ -79,23 +79,44 @@ func New(c Config) (*Store, error) {
 //   - [resultstore.ErrTooLarge] for a record above the limits of Config.MaxResult
 //   - ErrClosed after Close, and ctx's error if ctx has already ended
 func (s *Store) Save(ctx context.Context, r resultstore.Record) error {
-	if err := s.check(ctx, r.ID); err != nil {
-		return err
-	}
-	if !r.State.Recorded() {
-		return fmt.Errorf("%w: state %q is not recorded", resultstore.ErrMalformed, utf.Cut(string(r.State), 32))
-	}
-	if len(r.Result) > s.cfg.MaxResult {
-		return fmt.Errorf("%w: the result has %d bytes, more than the MaxResult of %d", resultstore.ErrTooLarge, len(r.Result), s.cfg.MaxResult)
-	}
-	value, err := encode(&r)
+	v, err := s.newSave(ctx, &r)
 	if err != nil {
 		return err
 	}
-	if len(value) > s.cfg.MaxResult+maxRest {
-		return fmt.Errorf("%w: the record has %d bytes, at most %d are allowed", resultstore.ErrTooLarge, len(value), s.cfg.MaxResult+maxRest)
+	return failure("save", s.save(ctx, v))
+}
+
+// SaveBatch implements [resultstore.BatchSaver]. The records share round trips with each other and
+// with concurrent Saves. On a cluster each server has its own round trips. Its errors are those of
+// Save.
+func (s *Store) SaveBatch(ctx context.Context, rs []resultstore.Record) []error {
+	errs, saves := make([]error, len(rs)), make([]*save, len(rs))
+	for i := range rs {
+		saves[i], errs[i] = s.newSave(ctx, &rs[i])
 	}
-	v := &save{key: s.names.key(r.ID), value: value, ttl: millis(r.TTL, s.cfg.TTL), answer: make(chan error, 1)}
+	s.saveEach(ctx, saves, errs)
+	return errs
+}
+
+// newSave returns r as a record to send. Its errors are those of Save before anything is sent.
+func (s *Store) newSave(ctx context.Context, r *resultstore.Record) (*save, error) {
+	if err := s.check(ctx, r.ID); err != nil {
+		return nil, err
+	}
+	if !r.State.Recorded() {
+		return nil, fmt.Errorf("%w: state %q is not recorded", resultstore.ErrMalformed, utf.Cut(string(r.State), 32))
+	}
+	if len(r.Result) > s.cfg.MaxResult {
+		return nil, fmt.Errorf("%w: the result has %d bytes, more than the MaxResult of %d", resultstore.ErrTooLarge, len(r.Result), s.cfg.MaxResult)
+	}
+	value, err := encode(r)
+	if err != nil {
+		return nil, err
+	}
+	if len(value) > s.cfg.MaxResult+maxRest {
+		return nil, fmt.Errorf("%w: the record has %d bytes, at most %d are allowed", resultstore.ErrTooLarge, len(value), s.cfg.MaxResult+maxRest)
+	}
+	v := &save{key: s.names.key(r.ID), value: value, ttl: millis(r.TTL, s.cfg.TTL)}
 	// A ReplyTo that is not a valid name has no listener, and must not become part of a channel.
 	if r.State.Terminal() && naming.ValidName(r.ReplyTo) {
 		v.channel = s.names.channel(r.ReplyTo)
@@ -103,7 +124,7 @@ func (s *Store) Save(ctx context.Context, r resultstore.Record) error {
 			v.note = notice(r.ID)
 		}
 	}
-	return failure("save", s.save(ctx, v))
+	return v, nil
 }
 
 // millis returns ttl in milliseconds, rounded up so that a record never expires early. If ttl is 0
@@ -213,5 +234,6 @@ func failure(what string, err error) error {
 
 var (
 	_ resultstore.ResultStore = (*Store)(nil)
+	_ resultstore.BatchSaver  = (*Store)(nil)
 	_ resultstore.Notifier    = (*Store)(nil)
 )

@@ -78,6 +78,7 @@ type Promises struct {
 	Notify      bool // resultstore.Notifier, or the stream of a resultstore.Replier
 	Gather      bool // resultstore.Gatherer
 	Claim       bool // resultstore.Claimer
+	Batches     bool // resultstore.BatchSaver
 	// resultstore.TxSaver, and resultstore.TxGatherer with Gather
 	Transactions bool
 	// a saved record survives Restart; with RepliesOnly: a record that was not received yet

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/swarmiji/swarmiji/internal/sqlconn"
+	"github.com/swarmiji/swarmiji/resultstore"
 )
 
 // saving is a call of Save that shares its statement with others.
@@ -57,13 +59,77 @@ func (s *Store) startSaves(fn func()) bool {
 // If another transaction has locked the record, or the batch has an earlier record with the same
 // id, it runs the statement again alone. So only this call waits for a long transaction of a user.
 func (s *Store) saveWithOthers(ctx context.Context, topic string, args []any) (kept bool, err error) {
-	e := &sqlconn.Entry[*saving]{V: &saving{topic: topic, args: args}, Call: sqlconn.NewBatchCall(1)}
-	s.saves.Add(e)
-	err = s.saves.Wait(ctx, e.Call, []*sqlconn.Entry[*saving]{e})[0]
-	if sqlconn.IsLocked(err) || err == nil && e.V.left {
+	v := &saving{topic: topic, args: args}
+	err = s.saveMany(ctx, []*saving{v})[0]
+	if sqlconn.IsLocked(err) || err == nil && v.left {
 		return s.saveAlone(ctx, topic, args)
 	}
-	return err == nil && e.V.kept, err
+	return err == nil && v.kept, err
+}
+
+// errNotSaved says that SaveBatch has not stored a record: Save must look at the stored one.
+var errNotSaved = errors.New("a record of the task is stored already")
+
+// SaveBatch implements [resultstore.BatchSaver]: it stores the records in one transaction, on
+// PostgreSQL with those of concurrent calls. The outcome of a record is
+// [resultstore.ErrUnavailable] if the task has another one that stays, or one that another
+// transaction has locked. Its other errors are those of Save.
+func (s *Store) SaveBatch(ctx context.Context, rs []resultstore.Record) []error {
+	errs := make([]error, len(rs))
+	vs, at := make([]*saving, 0, len(rs)), make([]int, 0, len(rs))
+	for i := range rs {
+		topic, args, err := s.saveArgs(ctx, &rs[i])
+		if errs[i] = err; err == nil {
+			vs, at = append(vs, &saving{topic: topic, args: args}), append(at, i)
+		}
+	}
+	if len(vs) == 0 {
+		return errs
+	}
+	defer s.sweepSoon()
+	together := s.saveMany
+	if s.conn.Dialect() == sqlconn.SQLite {
+		together = s.saveInOne
+	}
+	for k, err := range together(ctx, vs) {
+		if err == nil && !vs[k].kept {
+			err = errNotSaved
+		}
+		errs[at[k]] = failure("save", err)
+	}
+	return errs
+}
+
+// saveMany stores the records of vs in one statement with those of concurrent calls, for
+// PostgreSQL. It sets kept of each and returns their errors. It waits for the database.
+func (s *Store) saveMany(ctx context.Context, vs []*saving) []error {
+	call, es := sqlconn.NewBatchCall(len(vs)), make([]*sqlconn.Entry[*saving], len(vs))
+	for i, v := range vs {
+		es[i] = &sqlconn.Entry[*saving]{V: v, Call: call}
+	}
+	s.saves.Add(es...)
+	return s.saves.Wait(ctx, call, es)
+}
+
+// saveInOne stores the records of vs in one transaction. It sets kept of each, and returns one
+// error for each: the same. It waits for the database.
+func (s *Store) saveInOne(ctx context.Context, vs []*saving) []error {
+	err := s.ready(ctx)
+	if err == nil {
+		err = s.conn.Update(ctx, func(ctx context.Context, tx *sqlconn.Tx) error {
+			for _, v := range vs {
+				n, err := tx.Exec(ctx, s.text.save, v.args...)
+				if err != nil {
+					return err
+				}
+				if v.kept = n > 0; v.kept && v.topic != "" {
+					tx.Notify(v.topic)
+				}
+			}
+			return nil
+		})
+	}
+	return slices.Repeat([]error{err}, len(vs))
 }
 
 // saveAlone runs texts.save in a transaction of its own. It reports whether the record was stored,

@@ -42,6 +42,7 @@ type Store struct {
 
 var (
 	_ resultstore.ResultStore = (*Store)(nil)
+	_ resultstore.BatchSaver  = (*Store)(nil)
 	_ resultstore.Notifier    = (*Store)(nil)
 	_ resultstore.Gatherer    = (*Store)(nil)
 	_ resultstore.TxSaver     = (*Store)(nil)

@@ -106,3 +106,15 @@ func (q *Queue) setPrefetch(ctx context.Context) error {
 	}
 	return err
 }
+
+// Limit returns how many unsettled messages this number of workers may hold: prefetch if it is
+// positive, NoLimit if it is negative, else the multiplier times workers.
+func Limit(prefetch, multiplier, workers int) int {
+	switch {
+	case prefetch < 0:
+		return NoLimit
+	case prefetch > 0:
+		return prefetch
+	}
+	return multiplier * workers
+}

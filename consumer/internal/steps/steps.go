@@ -83,8 +83,41 @@ func Veto(what string, hook func() error) error {
 	return nil
 }
 
-// Unknown returns the error of a task without a handler, which wraps [task.ErrUnknownTask]. It
-// names the task, the queue and up to three of the handlers that exist.
+// Around calls before, do and after in order; before and after may be nil. The argument what names
+// the action in errors. The hooks get ctx and queues. safely calls a function and recovers its
+// panic.
+//
+// Returns the error or panic of before, which prevents do and after. Otherwise returns the error of
+// do, which after receives.
+func Around(
+	ctx context.Context, safely func(hook string, fn func()), what string, queues []string,
+	before func(context.Context, []string) error, do func() error, after func(context.Context, []string, error),
+) error {
+	if before != nil {
+		if err := Veto(what, func() error { return before(ctx, queues) }); err != nil {
+			return err
+		}
+	}
+	err := do()
+	if after != nil {
+		safely("after "+what, func() { after(ctx, queues, err) })
+	}
+	return err
+}
+
+// UntilStop returns a context that ends with life, or grace after the end of stop. If stop has
+// ended already, it ends grace after the call. Call release when the context is no longer used.
+func UntilStop(life, stop context.Context, grace time.Duration) (_ context.Context, release func()) {
+	ctx, cancel := context.WithCancel(life)
+	unwatch := context.AfterFunc(stop, func() { time.AfterFunc(grace, cancel) })
+	return ctx, func() {
+		unwatch()
+		cancel()
+	}
+}
+
+// Unknown returns the error of a task without a handler, which wraps [task.ErrUnknownTask]. It says
+// which task came to which queue, and names up to three of the handlers that exist.
 func Unknown(name, queue string, handlers []string) error {
 	has := utf.Cut(strings.Join(handlers[:min(len(handlers), 3)], ", "), 100)
 	switch {

@@ -1,0 +1,3 @@
+include Makefile
+printenv:
+	@echo '$(subst ','"'"',$(TEST_ENV))'
