@@ -119,11 +119,11 @@ func (r *run) saveEnd(ctx context.Context, w *intx.Writer, store resultstore.Res
 	return err
 }
 
-// settleAfterTx settles a task whose handler has returned and may have committed its end. It blocks
-// until the broker knows whether the message is gone. If so, it calls reportCommitted. Otherwise it
-// calls end.RolledBack, and settles the task by the result and the error of the handler,
-// [task.ErrNotCommitted] in place of nil. Without an answer before a stop it only calls
-// end.RolledBack: the message may be delivered again.
+// settleAfterTx settles a task whose handler has returned and may have committed its end. It
+// blocks until the broker knows whether the message is gone. If so, it calls reportCommitted.
+// Otherwise it calls end.RolledBack, and settles the task by the result and the error of the
+// handler, [task.ErrNotCommitted] in place of nil. If the lease is lost, or a stop comes before
+// the answer, it only calls end.RolledBack: whether the transaction was committed is not known.
 func (q *queue) settleAfterTx(r *run, end *intx.End, result any, failure error) {
 	ctx, cancel := q.untilStop()
 	defer cancel()

@@ -3,6 +3,7 @@ package outbox_test
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -52,6 +53,36 @@ func TestFailureStopsItsKey(t *testing.T) {
 		}
 	}
 }
+
+// TestFailureIsLogged shows that a failure is logged also if it stops all other messages of the page.
+func TestFailureIsLogged(t *testing.T) {
+	t.Parallel()
+	l := newFile(t)
+	b := newScripted(t, map[string]error{"a0": broker.ErrNoQueue})
+	l.submit("a", "a0", "a1")
+	logged := make(chan string, 10)
+	h := slog.NewTextHandler(writerFunc(func(p []byte) (int, error) {
+		select {
+		case logged <- string(p):
+		default:
+		}
+		return len(p), nil
+	}), nil)
+	l.run(b, func(c *outbox.Config) { c.Logger = slog.New(h) })
+	select {
+	case line := <-logged:
+		if !strings.Contains(line, "messages could not be sent") {
+			t.Errorf("logged %q", line)
+		}
+	case <-testwait.Long(t).Done():
+		t.Error("the failure is not logged")
+	}
+}
+
+// writerFunc is an [io.Writer].
+type writerFunc func(p []byte) (int, error)
+
+func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
 
 // TestManyFailures shows that many failed messages, more than a page holds, do not stop the others.
 func TestManyFailures(t *testing.T) {

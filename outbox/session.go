@@ -230,6 +230,9 @@ func (s *session) publish(ctx context.Context, rows []Row) error {
 				wave = append(wave, r)
 			}
 		}
+		if len(wave) == 0 { // all rest, or have a key with a failure
+			break
+		}
 		ms := make([]broker.Outgoing, len(wave))
 		for i := range wave {
 			ms[i] = wave[i].Outgoing

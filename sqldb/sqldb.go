@@ -7,9 +7,8 @@ package sqldb
 import "context"
 
 // DB is a SQL database: one pool of connections, one connection for notifications and one set of
-// tables. The adapters of packages sqlbroker, sqlresults, sqlevents, sqllimit, sqljobs and
-// sqlschedule take it in their configuration. It connects at first use and replaces lost
-// connections. Safe for concurrent use.
+// tables. All SQL adapters take it in their configuration. It connects at first use and replaces
+// lost connections. Safe for concurrent use.
 //
 // Get a DB from Open of package sqldb/postgres or sqldb/sqlite. Other implementations are not
 // supported.

@@ -40,7 +40,8 @@ type Config struct {
 	// Connect holds the address of RabbitMQ and the settings of the connections.
 	Connect amqpconnect.Config
 	// Namespace separates programs on one virtual host: all names on the server begin with
-	// "swj.<namespace>.". It has 1 to 64 letters, digits, '_' and '-'. Default: "default".
+	// "swj.<namespace>.". It has 1 to 64 letters, digits, '_' and '-', the first a letter or a digit.
+	// Default: "default".
 	Namespace string
 	// QueueType is the type of the queues that this Broker creates. Default: Quorum. Existing queues
 	// are used as they are.

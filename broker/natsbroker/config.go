@@ -41,7 +41,8 @@ type Config struct {
 	// Connect holds the address of NATS and the settings of the connection.
 	Connect natsconnect.Config
 	// Namespace separates programs in one account: the stream is SWJ_<namespace>, and subjects begin
-	// with "swj.<namespace>.". It has 1 to 64 letters, digits, '_' and '-'. Default: "default".
+	// with "swj.<namespace>.". It has 1 to 64 letters, digits, '_' and '-', the first a letter or a
+	// digit. Default: "default".
 	Namespace string
 	// Replicas is the number of servers of a cluster that store the stream: 1, 3 or 5. Default: 1. An
 	// existing stream is used as it is.

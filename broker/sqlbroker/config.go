@@ -33,8 +33,8 @@ type Config struct {
 	// DB is the database, from Open of package sqldb/postgres or sqldb/sqlite. Adapters share it. The
 	// Broker does not close it. Required.
 	DB sqldb.DB
-	// Namespace separates programs that share a database: 1 to 64 letters, digits, '_' and '-'.
-	// Producers and consumers must use the same one. Default: "default".
+	// Namespace separates programs that share a database: 1 to 64 letters, digits, '_' and '-', the
+	// first a letter or a digit. Producers and consumers must use the same one. Default: "default".
 	Namespace string
 	// MaxBody limits the body of a message, in bytes. A larger body is broker.ErrTooLarge. Default:
 	// 16 MiB. Maximum: 256 MiB.
@@ -64,7 +64,7 @@ func (c *Config) check() error {
 		c.Namespace = DefaultNamespace
 	}
 	if !naming.ValidName(c.Namespace) || strings.Contains(c.Namespace, ".") || len(c.Namespace) > maxNamespace {
-		errs = append(errs, fmt.Errorf("sqlbroker: Namespace must be 1 to %d letters, digits, '_' and '-'", maxNamespace))
+		errs = append(errs, fmt.Errorf("sqlbroker: Namespace must be 1 to %d letters, digits, '_' and '-', the first a letter or a digit", maxNamespace))
 	}
 	if c.MaxBody < 0 || c.MaxBody > maxMaxBody {
 		errs = append(errs, fmt.Errorf("sqlbroker: MaxBody %d is not 0 to %d", c.MaxBody, maxMaxBody))

@@ -18,8 +18,9 @@ var joinRights = []string{"SELECT swarmiji_message", "INSERT swarmiji_message"}
 
 // PublishTx implements [broker.TxPublisher]. It stores the messages by statements of t, a
 // transaction of the Broker's database. On PostgreSQL the role of t needs USAGE on the schema, and
-// SELECT and INSERT on swarmiji_message. Consumers are notified 5, 50 and 500 ms after the call,
-// and find the messages of a later commit at their next poll.
+// SELECT and INSERT on swarmiji_message. There consumers are notified 5, 50 and 500 ms after the
+// call, and find the messages of a later commit at their next poll. On SQLite the commit itself
+// wakes them.
 //
 // The queues must exist; see Declare. If a queue is not known yet, the Broker's own connection
 // looks for it. On SQLite that waits for at most a second. It returns ErrUnavailable if the tables

@@ -26,8 +26,8 @@ const maxNamespace = 64
 type Config struct {
 	// Connect holds the addresses of RabbitMQ and how to connect to them.
 	Connect amqpconnect.Config
-	// Namespace is part of the exchange's name: 1 to 64 letters, digits, '_' and '-'. All nodes must
-	// use the same one. "": [DefaultNamespace], "default".
+	// Namespace is part of the exchange's name: 1 to 64 letters, digits, '_' and '-', the first a
+	// letter or a digit. All nodes must use the same one. "": [DefaultNamespace], "default".
 	Namespace string
 	// Batch configures how events are collected into messages and how many may wait. Zero: the
 	// defaults of [events.BatcherConfig].
@@ -64,7 +64,7 @@ func (c Config) complete() (Config, error) {
 	}
 	// With a '.' two namespaces could share a name.
 	if !naming.ValidName(c.Namespace) || len(c.Namespace) > maxNamespace || strings.Contains(c.Namespace, ".") {
-		errs = append(errs, fmt.Errorf("amqpevents: Namespace must be 1 to %d letters, digits, '_' and '-'", maxNamespace))
+		errs = append(errs, fmt.Errorf("amqpevents: Namespace must be 1 to %d letters, digits, '_' and '-', the first a letter or a digit", maxNamespace))
 	}
 	if c.QueueLength == 0 {
 		c.QueueLength = DefaultQueueLength

@@ -27,8 +27,9 @@ const (
 type Config struct {
 	// Connect holds the addresses of NATS and how to connect to them.
 	Connect natsconnect.Config
-	// Namespace is part of the names of subjects and stream: 1 to 64 letters, digits, '_' and '-'. All
-	// nodes must use the same one. "": [DefaultNamespace], "default".
+	// Namespace is part of the names of subjects and stream: 1 to 64 letters, digits, '_' and '-',
+	// the first a letter or a digit. All nodes must use the same one. "": [DefaultNamespace],
+	// "default".
 	Namespace string
 	// Batch configures how events are collected into messages and how many may wait. Zero: the
 	// defaults of [events.BatcherConfig].
@@ -63,7 +64,7 @@ func (c Config) complete() (Config, error) {
 	}
 	// With a '.' two namespaces could share a subject.
 	if !naming.ValidName(c.Namespace) || len(c.Namespace) > maxNamespace || strings.Contains(c.Namespace, ".") {
-		errs = append(errs, fmt.Errorf("natsevents: Namespace must be 1 to %d letters, digits, '_' and '-'", maxNamespace))
+		errs = append(errs, fmt.Errorf("natsevents: Namespace must be 1 to %d letters, digits, '_' and '-', the first a letter or a digit", maxNamespace))
 	}
 	retain, err := c.Retain.Complete()
 	errs = append(errs, err)

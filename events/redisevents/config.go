@@ -32,8 +32,8 @@ type Config struct {
 	// longest delay between attempts to reach a server, with full jitter. 0: 100 ms and 5 s.
 	// ClientName is shown in the server's list of connections. "": "swarmiji".
 	Redis *redis.UniversalOptions
-	// Namespace is part of the channels' names: 1 to 64 letters, digits, '_' and '-'. All nodes must
-	// use the same one. "": [DefaultNamespace], "default".
+	// Namespace is part of the channels' names: 1 to 64 letters, digits, '_' and '-', the first a
+	// letter or a digit. All nodes must use the same one. "": [DefaultNamespace], "default".
 	Namespace string
 	// Batch configures how events are collected into messages and how many may wait. Zero: the
 	// defaults of [events.BatcherConfig].
@@ -71,7 +71,7 @@ func (c Config) complete() (Config, error) {
 	}
 	// All adapters refuse a '.'. With a ':' or '}' two namespaces could share a name.
 	if !naming.ValidName(c.Namespace) || len(c.Namespace) > maxNamespace || strings.Contains(c.Namespace, ".") {
-		errs = append(errs, fmt.Errorf("redisevents: Namespace must be 1 to %d letters, digits, '_' and '-'", maxNamespace))
+		errs = append(errs, fmt.Errorf("redisevents: Namespace must be 1 to %d letters, digits, '_' and '-', the first a letter or a digit", maxNamespace))
 	}
 	if c.Logger == nil {
 		c.Logger = slog.Default()

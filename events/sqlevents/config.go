@@ -27,8 +27,8 @@ type Config struct {
 	// DB is the database, from Open of package sqldb/postgres or sqldb/sqlite. Adapters share it. The
 	// Bus does not close it. Required.
 	DB sqldb.DB
-	// Namespace separates programs that share a database: 1 to 64 letters, digits, '_' and '-'. All
-	// nodes must use the same one. Default: "default".
+	// Namespace separates programs that share a database: 1 to 64 letters, digits, '_' and '-', the
+	// first a letter or a digit. All nodes must use the same one. Default: "default".
 	Namespace string
 	// Batch configures how events are collected into messages and how many may wait. Zero: the
 	// defaults of [events.BatcherConfig].
@@ -63,7 +63,7 @@ func (c Config) complete() (Config, error) {
 	c.Namespace = cmp.Or(c.Namespace, DefaultNamespace)
 	// No adapter allows a '.' in a namespace, so that adapters can be exchanged.
 	if !naming.ValidName(c.Namespace) || len(c.Namespace) > maxNamespace || strings.Contains(c.Namespace, ".") {
-		errs = append(errs, fmt.Errorf("sqlevents: Namespace must be 1 to %d letters, digits, '_' and '-'", maxNamespace))
+		errs = append(errs, fmt.Errorf("sqlevents: Namespace must be 1 to %d letters, digits, '_' and '-', the first a letter or a digit", maxNamespace))
 	}
 	if c.Logger == nil {
 		c.Logger = slog.Default()

@@ -5,7 +5,7 @@
 //	bus, err := sqlevents.New(sqlevents.Config{DB: db})
 //
 // The first call creates the tables, whose names begin with "swarmiji_event". The files in
-// migrations document their columns.
+// internal/sqlconn/migrations/events document their columns.
 //
 // # Only wanted events are written
 //

@@ -19,8 +19,8 @@ type Config struct {
 	// DB is the database, from Open of package sqldb/postgres or sqldb/sqlite. Adapters share it. The
 	// Store does not close it. Required.
 	DB sqldb.DB
-	// Namespace separates histories in one database: 1 to 64 letters, digits, '_' and '-'. Default:
-	// "default".
+	// Namespace separates histories in one database: 1 to 64 letters, digits, '_' and '-', the first
+	// a letter or a digit. Default: "default".
 	Namespace string
 }
 
@@ -29,7 +29,7 @@ type Config struct {
 func (c *Config) check() error {
 	c.Namespace = cmp.Or(c.Namespace, DefaultNamespace)
 	if !naming.ValidName(c.Namespace) || strings.Contains(c.Namespace, ".") || len(c.Namespace) > maxNamespace {
-		return fmt.Errorf("sqlhistory: Namespace must be 1 to %d letters, digits, '_' and '-'", maxNamespace)
+		return fmt.Errorf("sqlhistory: Namespace must be 1 to %d letters, digits, '_' and '-', the first a letter or a digit", maxNamespace)
 	}
 	return nil
 }

@@ -275,7 +275,7 @@ func (t *Batcher[T]) setIdle() {
 //   - After err, each entry for which Resend is true becomes pending again, in front.
 //   - All others are finished with err.
 //
-// It returns true if entries must be sent again. The caller pauses before that.
+// It returns true if entries must be sent again.
 func (t *Batcher[T]) complete(es []*Entry[T], err error) (again bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -31,9 +31,10 @@ const (
 // second column is the start of the transaction.
 const kind = "SELECT CAST(1=0 AS text), CAST(CURRENT_TIMESTAMP AS text)"
 
-// Join runs fn in t, a transaction of the caller. It neither commits nor rolls back. Watchers of
-// the topics that fn passes to [Tx.Notify] are notified several times within the next half second,
-// since Join does not see the commit.
+// Join runs fn in t, a transaction of the caller. It neither commits nor rolls back. Join does
+// not see the commit. So on PostgreSQL the topics that fn passes to [Tx.Notify] are sent several
+// times within the next half second. On SQLite they are dropped: the commit changes the file, which
+// watchers notice.
 //
 // ready runs first, without t. It makes the tables and reads by the Conn's own connection. rights
 // are the privileges on tables that fn needs, such as "INSERT swarmiji_message". Statements of fn

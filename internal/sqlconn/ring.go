@@ -11,9 +11,9 @@ import (
 // after a short one, a usual one and a long one.
 var ringAfter = [...]time.Duration{5 * time.Millisecond, 50 * time.Millisecond, 500 * time.Millisecond}
 
-// ring notifies watchers in other processes of topics whose commit is not seen: it sends each topic
-// at the times of ringAfter. Calls for one topic share their sends: there are at most three pending
-// ones for a topic. Safe for concurrent use.
+// ring notifies watchers of topics whose commit is not seen, in this process too. It sends each
+// topic at the times of ringAfter. Calls for one topic share their sends: there are at most three
+// pending ones for a topic. Safe for concurrent use.
 type ring struct {
 	send func(topics []string)
 

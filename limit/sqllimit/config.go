@@ -21,8 +21,8 @@ type Config struct {
 	// DB is the database, from Open of package sqldb/postgres or sqldb/sqlite. Adapters share it. The
 	// Limiter does not close it. Required.
 	DB sqldb.DB
-	// Namespace separates programs that share a database: 1 to 64 letters, digits, '_' and '-'. All
-	// processes must use the same one. Default: "default".
+	// Namespace separates programs that share a database: 1 to 64 letters, digits, '_' and '-', the
+	// first a letter or a digit. All processes must use the same one. Default: "default".
 	Namespace string
 	// Logger gets a warning when expired rows cannot be deleted. Default: slog.Default().
 	Logger *slog.Logger
@@ -37,7 +37,7 @@ func (c *Config) check() error {
 	}
 	// No adapter allows a '.' in a namespace, so that adapters can be exchanged.
 	if !naming.ValidName(c.Namespace) || len(c.Namespace) > maxNamespace || strings.Contains(c.Namespace, ".") {
-		return fmt.Errorf("sqllimit: Namespace must be 1 to %d letters, digits, '_' and '-'", maxNamespace)
+		return fmt.Errorf("sqllimit: Namespace must be 1 to %d letters, digits, '_' and '-', the first a letter or a digit", maxNamespace)
 	}
 	return nil
 }

@@ -5,8 +5,9 @@
 //	limiter, err := sqllimit.New(sqllimit.Config{DB: db})
 //
 // The first call creates the tables, whose names begin with "swarmiji_limit". The files in
-// migrations document their columns. A held permit is a row, and so is a rate that is in use. Calls
-// of Acquire delete the rows of ended leases and unused rates, a limited number at a time.
+// internal/sqlconn/migrations/limits document their columns. A held permit is a row, and so is a
+// rate that is in use. Calls of Acquire delete the rows of ended leases and unused rates, a limited
+// number at a time.
 //
 // # Promises
 //

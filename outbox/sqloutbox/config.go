@@ -28,8 +28,8 @@ type Config struct {
 	// memory. Adapters share it. The Store does not close it. Required.
 	DB sqldb.DB
 	// Namespace separates outboxes in one database, such as those of programs with different brokers:
-	// 1 to 64 letters, digits, '_' and '-'. A writer and its relays must use the same one. Default:
-	// "default".
+	// 1 to 64 letters, digits, '_' and '-', the first a letter or a digit. A writer and its relays
+	// must use the same one. Default: "default".
 	Namespace string
 	// MaxBody limits the body of a message, in bytes. A larger body is broker.ErrTooLarge. Set it to
 	// the limit of the broker, since a message that only the broker refuses becomes a dead message.
@@ -43,7 +43,7 @@ func (c *Config) check() error {
 	var errs []error
 	c.Namespace = cmp.Or(c.Namespace, DefaultNamespace)
 	if !naming.ValidName(c.Namespace) || strings.Contains(c.Namespace, ".") || len(c.Namespace) > maxNamespace {
-		errs = append(errs, fmt.Errorf("sqloutbox: Namespace must be 1 to %d letters, digits, '_' and '-'", maxNamespace))
+		errs = append(errs, fmt.Errorf("sqloutbox: Namespace must be 1 to %d letters, digits, '_' and '-', the first a letter or a digit", maxNamespace))
 	}
 	if c.MaxBody < 0 || c.MaxBody > maxMaxBody {
 		errs = append(errs, fmt.Errorf("sqloutbox: MaxBody %d is not 0 to %d", c.MaxBody, maxMaxBody))

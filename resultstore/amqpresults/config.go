@@ -38,8 +38,9 @@ const maxNamespace = 64
 type Config struct {
 	// Connect holds the addresses of RabbitMQ and how to connect to them.
 	Connect amqpconnect.Config
-	// Namespace is part of the queues' names: 1 to 64 letters, digits, '_' and '-'. Submitters and
-	// consumers must use the same one. "": [DefaultNamespace], "default".
+	// Namespace is part of the queues' names: 1 to 64 letters, digits, '_' and '-', the first a
+	// letter or a digit. Submitters and consumers must use the same one. "": [DefaultNamespace],
+	// "default".
 	Namespace string
 	// Expires is the time after which the broker removes the reply queue of a disconnected submitter,
 	// in whole milliseconds. 0: [DefaultExpires], 30 minutes.
@@ -92,7 +93,7 @@ func (c Config) complete() (Config, error) {
 	}
 	// With a '.' two namespaces could share a queue name.
 	if !naming.ValidName(c.Namespace) || len(c.Namespace) > maxNamespace || strings.Contains(c.Namespace, ".") {
-		errs = append(errs, fmt.Errorf("amqpresults: Namespace must be 1 to %d letters, digits, '_' and '-'", maxNamespace))
+		errs = append(errs, fmt.Errorf("amqpresults: Namespace must be 1 to %d letters, digits, '_' and '-', the first a letter or a digit", maxNamespace))
 	}
 	switch c.QueueType {
 	case Classic, Quorum:

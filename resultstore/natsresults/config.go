@@ -33,8 +33,9 @@ const (
 type Config struct {
 	// Connect holds the addresses of NATS and how to connect to them.
 	Connect natsconnect.Config
-	// Namespace is part of the names of stream and subjects: 1 to 64 letters, digits, '_' and '-'.
-	// Submitters and consumers must use the same one. "": [DefaultNamespace], "default".
+	// Namespace is part of the names of stream and subjects: 1 to 64 letters, digits, '_' and '-',
+	// the first a letter or a digit. Submitters and consumers must use the same one. "":
+	// [DefaultNamespace], "default".
 	Namespace string
 	// Replicas is the number of servers of a cluster that keep the stream, if this store creates it: 1
 	// to 5. With 3 the stream survives the loss of one server. 0: 1.
@@ -76,7 +77,7 @@ func (c Config) complete() (Config, error) {
 	}
 	// With a '.' two namespaces could share a subject.
 	if !naming.ValidName(c.Namespace) || len(c.Namespace) > maxNamespace || strings.Contains(c.Namespace, ".") {
-		errs = append(errs, fmt.Errorf("natsresults: Namespace must be 1 to %d letters, digits, '_' and '-'", maxNamespace))
+		errs = append(errs, fmt.Errorf("natsresults: Namespace must be 1 to %d letters, digits, '_' and '-', the first a letter or a digit", maxNamespace))
 	}
 	if c.Replicas == 0 {
 		c.Replicas = 1

@@ -35,8 +35,9 @@ type Config struct {
 	// longest delay between attempts to reach a server, with full jitter. 0: 100 ms and 5 s.
 	// ClientName is shown in the server's list of connections. "": "swarmiji".
 	Redis *redis.UniversalOptions
-	// Namespace is part of all keys and channels: 1 to 64 letters, digits, '_' and '-'. Submitters and
-	// consumers must use the same one. "": [DefaultNamespace], "default".
+	// Namespace is part of all keys and channels: 1 to 64 letters, digits, '_' and '-', the first a
+	// letter or a digit. Submitters and consumers must use the same one. "": [DefaultNamespace],
+	// "default".
 	Namespace string
 	// TTL is the retention of a record whose own TTL is 0, in whole milliseconds. 0: [DefaultTTL], 24
 	// hours.
@@ -88,7 +89,7 @@ func (c Config) complete() (Config, error) {
 	}
 	// With a '.' two namespaces could share a name.
 	if !naming.ValidName(c.Namespace) || len(c.Namespace) > maxNamespace || strings.Contains(c.Namespace, ".") {
-		errs = append(errs, fmt.Errorf("redisresults: Namespace must be 1 to %d letters, digits, '_' and '-'", maxNamespace))
+		errs = append(errs, fmt.Errorf("redisresults: Namespace must be 1 to %d letters, digits, '_' and '-', the first a letter or a digit", maxNamespace))
 	}
 	if c.Logger == nil {
 		c.Logger = slog.Default()

@@ -34,8 +34,9 @@ type Config struct {
 	// DB is the database, from Open of package sqldb/postgres or sqldb/sqlite. Adapters share it. The
 	// Store does not close it. Required.
 	DB sqldb.DB
-	// Namespace separates programs that share a database: 1 to 64 letters, digits, '_' and '-'.
-	// Submitters and consumers must use the same one. "": [DefaultNamespace], "default".
+	// Namespace separates programs that share a database: 1 to 64 letters, digits, '_' and '-', the
+	// first a letter or a digit. Submitters and consumers must use the same one. "":
+	// [DefaultNamespace], "default".
 	Namespace string
 	// TTL is the retention of a record whose own TTL is 0, at least a millisecond. 0: [DefaultTTL], 24
 	// hours.
@@ -88,7 +89,7 @@ func (c Config) complete() (Config, error) {
 	}
 	// No adapter allows a '.' in a namespace, so that adapters can be exchanged.
 	if !naming.ValidName(c.Namespace) || len(c.Namespace) > maxNamespace || strings.Contains(c.Namespace, ".") {
-		errs = append(errs, fmt.Errorf("sqlresults: Namespace must be 1 to %d letters, digits, '_' and '-'", maxNamespace))
+		errs = append(errs, fmt.Errorf("sqlresults: Namespace must be 1 to %d letters, digits, '_' and '-', the first a letter or a digit", maxNamespace))
 	}
 	if c.Logger == nil {
 		c.Logger = slog.Default()

@@ -39,8 +39,8 @@ const (
 type Config struct {
 	// Connect holds the addresses and the connection settings of the NATS servers.
 	Connect natsconnect.Config
-	// Namespace is part of the bucket's name: 1 to 64 letters, digits, '_' and '-'. All processes must
-	// use the same one. Default: [DefaultNamespace], "default".
+	// Namespace is part of the bucket's name: 1 to 64 letters, digits, '_' and '-', the first a
+	// letter or a digit. All processes must use the same one. Default: [DefaultNamespace], "default".
 	Namespace string
 	// Replicas is the number of servers of a cluster that store the bucket, 1 to 5. It is used only
 	// when this store creates the bucket. Default: 1.
@@ -69,7 +69,7 @@ func New(c Config) (*Store, error) {
 	c.Namespace = cmp.Or(c.Namespace, DefaultNamespace)
 	var errs []error
 	if !naming.ValidName(c.Namespace) || len(c.Namespace) > maxNamespace || strings.Contains(c.Namespace, ".") {
-		errs = append(errs, fmt.Errorf("natssettings: Namespace must be 1 to %d letters, digits, '_' and '-'", maxNamespace))
+		errs = append(errs, fmt.Errorf("natssettings: Namespace must be 1 to %d letters, digits, '_' and '-', the first a letter or a digit", maxNamespace))
 	}
 	if c.Replicas < 0 || c.Replicas > maxReplicas {
 		errs = append(errs, fmt.Errorf("natssettings: Replicas must be 0 to %d", maxReplicas))

@@ -47,8 +47,8 @@ type Config struct {
 	// longest delay between attempts to reach a server, with full jitter. Default: 100 ms and 5 s.
 	// ClientName is shown in the server's list of connections. Default: "swarmiji".
 	Redis *redis.UniversalOptions
-	// Namespace is part of all keys: 1 to 64 letters, digits, '_' and '-'. All processes must use the
-	// same one. Default: [DefaultNamespace], "default".
+	// Namespace is part of all keys: 1 to 64 letters, digits, '_' and '-', the first a letter or a
+	// digit. All processes must use the same one. Default: [DefaultNamespace], "default".
 	Namespace string
 	// Logger gets warnings about server settings that weaken the guarantees, and about fields of the
 	// hash that another program has written. Default: slog.Default().
@@ -73,7 +73,7 @@ func New(c Config) (*Store, error) {
 		c.Namespace = DefaultNamespace
 	}
 	if !naming.ValidName(c.Namespace) || len(c.Namespace) > maxNamespace || strings.Contains(c.Namespace, ".") {
-		errs = append(errs, fmt.Errorf("redissettings: Namespace must be 1 to %d letters, digits, '_' and '-'", maxNamespace))
+		errs = append(errs, fmt.Errorf("redissettings: Namespace must be 1 to %d letters, digits, '_' and '-', the first a letter or a digit", maxNamespace))
 	}
 	if c.Logger == nil {
 		c.Logger = slog.Default()

@@ -40,8 +40,8 @@ type Config struct {
 	// DB is the database, from Open of package sqldb/postgres or sqldb/sqlite. Adapters share it. The
 	// Store does not close it. Required.
 	DB sqldb.DB
-	// Namespace separates programs that share a database: 1 to 64 letters, digits, '_' and '-'. All
-	// processes must use the same one. Default: "default".
+	// Namespace separates programs that share a database: 1 to 64 letters, digits, '_' and '-', the
+	// first a letter or a digit. All processes must use the same one. Default: "default".
 	Namespace string
 }
 
@@ -76,7 +76,7 @@ func New(c Config) (*Store, error) {
 	c.Namespace = cmp.Or(c.Namespace, DefaultNamespace)
 	var errs []error
 	if !naming.ValidName(c.Namespace) || len(c.Namespace) > maxNamespace || strings.Contains(c.Namespace, ".") {
-		errs = append(errs, fmt.Errorf("sqlsettings: Namespace must be 1 to %d letters, digits, '_' and '-'", maxNamespace))
+		errs = append(errs, fmt.Errorf("sqlsettings: Namespace must be 1 to %d letters, digits, '_' and '-', the first a letter or a digit", maxNamespace))
 	}
 	conn, err := sqlconn.Of(c.DB, "settings")
 	if err != nil {
@@ -171,8 +171,7 @@ func (s *Store) Delete(ctx context.Context, key string, revision uint64) error {
 }
 
 // Watch implements [settings.Store]: it starts a goroutine that calls changed after each
-// notification of a change, until stop or Close. In a SQLite file, changes by other processes are
-// found by looking at it every 250 ms.
+// notification of a change, until stop or Close.
 func (s *Store) Watch(changed func()) (stop func()) {
 	ctx, cancel := context.WithCancel(s.life)
 	w := s.conn.Watch(poll, s.topic)

@@ -40,8 +40,8 @@ func (e *End) Committed() {
 	}
 }
 
-// RolledBack tells the enqueue hooks that the tasks were not sent. Call it if the transaction is
-// not committed.
+// RolledBack tells the enqueue hooks that the tasks were not sent. Call it if the transaction was
+// rolled back, or no commit of it was seen.
 func (e *End) RolledBack() {
 	for _, outcome := range e.outcomes {
 		outcome(workflow.ErrNotSent)
