@@ -159,11 +159,7 @@ func (s *subscription) findTaken(now time.Time) {
 // checkTaken marks d as lost if its row has the token of another claim. It ignores errors of the
 // database. It takes s.mu, but does not hold it while it waits.
 func (s *subscription) checkTaken(ctx context.Context, d *delivery) {
-	var token *int64
-	var aborted int
-	err := s.b.view(ctx, func(ctx context.Context, t *sqlconn.Tx) error {
-		return t.Row(ctx, s.b.text.tokenOf, append(d.key()[:3], "")...).Scan(&token, &aborted)
-	})
+	token, _, err := d.readToken(ctx, "")
 	if err == nil && token != nil && *token != d.token {
 		s.mu.Lock()
 		defer s.mu.Unlock()

@@ -41,7 +41,7 @@ type texts struct {
 	// ackOne: $1 to $4 as of ack, not as arrays. It returns the id of the transaction, or no row.
 	ackOne string
 	// tokenOf: $1 queue, $2 id, $3 generation, $4 the id of a transaction, or "". It returns the
-	// token or null, and 1 if the transaction was rolled back.
+	// token or null, and 1 if the transaction is known to be rolled back, otherwise 0.
 	tokenOf string
 	release string // $5 delay, $6 what to subtract from the deliveries
 	renew   string // $5 lease
@@ -233,11 +233,12 @@ func (t *texts) forPostgres(now, once string) {
 			(SELECT m.due - c.t ` + of + `m.due > c.t ORDER BY m.due LIMIT 1)) AS next) AS x
 		WHERE x.next IS NOT NULL`
 	t.ackOne = `DELETE FROM swarmiji_message` + ofRow + ` RETURNING CAST(pg_current_xact_id() AS text)`
-	// After a failover the id may be one of the future, which pg_xact_status refuses.
-	t.tokenOf = `SELECT (SELECT token FROM swarmiji_message WHERE queue = $1 AND id = $2 AND generation = $3),
-		CASE WHEN x.id IS NULL THEN 0 WHEN x.id >= pg_snapshot_xmax(pg_current_snapshot()) THEN 1
+	// A transaction from the xmax on is open, or one of the future after a failover, which
+	// pg_xact_status refuses. It cannot be open if the row is gone.
+	t.tokenOf = `SELECT m.token, CASE WHEN x.id IS NULL THEN 0 WHEN x.id >= pg_snapshot_xmax(pg_current_snapshot()) THEN CAST(m.token IS NULL AS integer)
 			WHEN pg_xact_status(x.id) = 'aborted' THEN 1 ELSE 0 END
-		FROM (SELECT CAST(nullif(CAST($4 AS text), '') AS xid8) AS id) AS x`
+		FROM (SELECT CAST(nullif(CAST($4 AS text), '') AS xid8) AS id) AS x
+		LEFT JOIN swarmiji_message AS m ON m.queue = $1 AND m.id = $2 AND m.generation = $3`
 	t.ack = `DELETE FROM swarmiji_message AS m USING ` + key + ` WHERE ` + ofKey + ` RETURNING k.n`
 	t.release = `UPDATE swarmiji_message AS m SET leased = 0, token = 0, deliveries = m.deliveries - k.back,
 			due = CASE WHEN k.after > 0 THEN ` + now + ` + k.after ELSE m.due END

@@ -49,7 +49,7 @@ func (d *delivery) AckTx(ctx context.Context, t tx.Tx) error {
 	case gone:
 		d.xact = xact
 		return nil
-	case again: // SQLite: the earlier transaction is this one, or has committed
+	case again: // on SQLite only: the earlier transaction is this one, or has committed
 		return d.wrapErr(inTransaction, broker.ErrSettled)
 	}
 	d.inTx = false
@@ -58,10 +58,10 @@ func (d *delivery) AckTx(ctx context.Context, t tx.Tx) error {
 
 const inTransaction = "acknowledge in a transaction"
 
-// beginTx sets d.inTx, so that the delivery is not lost by time. again reports that it was set by
-// an earlier call. On PostgreSQL the database is then asked for the outcome of the earlier
-// transaction: the delete of the new one would wait for it. On SQLite only one of both can be open.
-// It takes the subscription's mutex, but does not hold it while it waits.
+// beginTx sets d.inTx, so that the delivery is not lost by time. After an earlier call it asks
+// PostgreSQL for the outcome of its transaction: the delete of the new one would wait for it. On
+// SQLite only one of both can be open. There again reports an earlier call; on PostgreSQL it is
+// false. beginTx takes the subscription's mutex, but does not hold it while it waits.
 //
 // Returns ErrSettled if the message is settled, or a settlement or the earlier transaction has not
 // ended. Returns ErrLeaseLost if the lease was lost.
@@ -69,6 +69,7 @@ func (d *delivery) beginTx(ctx context.Context) (again bool, err error) {
 	s := d.sub
 	s.mu.Lock()
 	again = d.inTx
+	xact := d.xact
 	switch {
 	case d.state != open:
 		err = broker.ErrSettled
@@ -77,19 +78,44 @@ func (d *delivery) beginTx(ctx context.Context) (again bool, err error) {
 	}
 	s.mu.Unlock()
 	if err == nil && again && s.b.postgres() {
-		var gone bool
-		gone, err = d.Settled(ctx)
-		if gone || errors.Is(err, errOpenTx) {
-			err = broker.ErrSettled
-		}
+		again, err = false, d.checkRolledBack(ctx, xact)
 	}
 	if err != nil {
 		return false, d.wrapErr(inTransaction, err)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	d.inTx, d.unwanted = true, false
+	d.inTx, d.xact, d.unwanted = true, "", false
 	return again, nil
+}
+
+// checkRolledBack returns nil if xact, the PostgreSQL transaction of an earlier AckTx, was rolled
+// back and d still has its message. It returns ErrSettled if the transaction is open or committed,
+// and otherwise the errors of Settled. It renews no lease if PostgreSQL knows of the rollback: a
+// renewal makes AckTx fail in a transaction that has its snapshot already.
+//
+// It takes the subscription's mutex, but does not hold it while it waits for the database.
+func (d *delivery) checkRolledBack(ctx context.Context, xact string) error {
+	token, aborted, err := d.readToken(ctx, xact)
+	if err == nil && aborted && token != nil && *token == d.token {
+		return nil
+	}
+	gone, err := d.Settled(ctx)
+	if gone || errors.Is(err, errOpenTx) {
+		return broker.ErrSettled
+	}
+	return err
+}
+
+// readToken returns the token in the row of d's message, nil if the row does not exist. aborted
+// reports that PostgreSQL knows that the transaction xact was rolled back. It is false for an xact
+// of "". It returns the errors of the database.
+func (d *delivery) readToken(ctx context.Context, xact string) (token *int64, aborted bool, err error) {
+	var n int
+	err = d.sub.b.view(ctx, func(ctx context.Context, t *sqlconn.Tx) error {
+		return t.Row(ctx, d.sub.b.text.tokenOf, append(d.key()[:3], xact)...).Scan(&token, &n)
+	})
+	return token, n != 0, err
 }
 
 // errOpenTx reports a message that a transaction has locked.
@@ -121,11 +147,7 @@ func (d *delivery) Settled(ctx context.Context) (bool, error) {
 	case !inTx:
 		return false, nil
 	}
-	var token *int64 // nil: the message is gone
-	var aborted int
-	err := s.b.view(ctx, func(ctx context.Context, t *sqlconn.Tx) error {
-		return t.Row(ctx, s.b.text.tokenOf, append(d.key()[:3], xact)...).Scan(&token, &aborted)
-	})
+	token, aborted, err := d.readToken(ctx, xact)
 	if err != nil {
 		return false, wrap(err, what, s.q.name)
 	}
@@ -146,7 +168,7 @@ func (d *delivery) Settled(ctx context.Context) (bool, error) {
 	// could have settled the message.
 	known := xact != "" || time.Now().Before(d.until)
 	switch {
-	case token == nil && aborted == 0 && known:
+	case token == nil && !aborted && known:
 		s.markSettled(d)
 		return true, nil
 	case renewed:

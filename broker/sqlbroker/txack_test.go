@@ -295,6 +295,96 @@ func TestAckTxRefused(t *testing.T) {
 	}
 }
 
+// TestAckTxRepeated shows that AckTx succeeds in another transaction after rollbacks, also if that
+// transaction has its snapshot already. A failed repeat does not prevent the next one.
+func TestAckTxRepeated(t *testing.T) {
+	t.Parallel()
+	url, ctx := testserver.RequirePostgres(t).URL(), testwait.Long(t)
+	for _, level := range []string{"READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE"} {
+		t.Run(level, func(t *testing.T) {
+			ds, _ := held(t, url, time.Minute, "repeated-"+testserver.Namespace())
+			id, db := ds[0].Message().ID, sqltest.OpenSQL(t, url)
+			begin := func() sqltest.Transaction {
+				own := sqltest.Begin(t, url)
+				for _, text := range []string{"SET TRANSACTION ISOLATION LEVEL " + level, "SELECT FROM swarmiji_message"} {
+					if _, err := own.Tx.Exec(ctx, text); err != nil {
+						t.Fatalf("%s: %v", text, err)
+					}
+				}
+				return own
+			}
+			for i := range 3 { // two repeats
+				own := begin()
+				if err := txAcker(t, ds[0]).AckTx(ctx, own.Tx); err != nil {
+					t.Fatalf("AckTx after %d rollbacks: %v", i, err)
+				}
+				if err := own.Rollback(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			own := begin()
+			if _, err := db.ExecContext(ctx, "UPDATE swarmiji_message SET leased = leased WHERE id = $1", id); err != nil {
+				t.Fatal(err) // as a renewal does
+			}
+			if err := txAcker(t, ds[0]).AckTx(ctx, own.Tx); (err != nil) != (level != "READ COMMITTED") {
+				t.Errorf("AckTx of a row that has changed since the snapshot: %v", err)
+			}
+			if err := own.Rollback(); err != nil {
+				t.Fatal(err)
+			}
+			own = begin()
+			if err := txAcker(t, ds[0]).AckTx(ctx, own.Tx); err != nil {
+				t.Fatalf("AckTx after a failed one: %v", err)
+			}
+			if err := txAcker(t, ds[0]).AckTx(ctx, own.Tx); !errors.Is(err, broker.ErrSettled) {
+				t.Errorf("AckTx during the transaction: %v, want ErrSettled", err)
+			}
+			if err := own.Commit(); err != nil {
+				t.Fatal(err)
+			}
+			own = begin()
+			if err := txAcker(t, ds[0]).AckTx(ctx, own.Tx); !errors.Is(err, broker.ErrSettled) {
+				t.Errorf("AckTx after the commit: %v, want ErrSettled", err)
+			}
+			if err := own.Rollback(); err != nil {
+				t.Error(err)
+			}
+			if gone, err := txAcker(t, ds[0]).Settled(ctx); err != nil || !gone {
+				t.Errorf("Settled: %v, %v", gone, err)
+			}
+		})
+	}
+}
+
+// TestAckTxSavepoint repeats AckTx in the same transaction of PostgreSQL, after the rollback to a
+// savepoint.
+func TestAckTxSavepoint(t *testing.T) {
+	t.Parallel()
+	url, ctx := testserver.RequirePostgres(t).URL(), testwait.Long(t)
+	ds, _ := held(t, url, time.Minute, "savepoint-"+testserver.Namespace())
+	own := sqltest.Begin(t, url)
+	do := func(text string) {
+		t.Helper()
+		if _, err := own.Tx.Exec(ctx, text); err != nil {
+			t.Fatalf("%s: %v", text, err)
+		}
+	}
+	do("SAVEPOINT before")
+	if err := txAcker(t, ds[0]).AckTx(ctx, own.Tx); err != nil {
+		t.Fatal(err)
+	}
+	do("ROLLBACK TO before")
+	if err := txAcker(t, ds[0]).AckTx(ctx, own.Tx); err != nil {
+		t.Errorf("AckTx after the rollback to the savepoint: %v", err)
+	}
+	if err := own.Commit(); err != nil {
+		t.Fatal(err)
+	}
+	if gone, err := txAcker(t, ds[0]).Settled(ctx); err != nil || !gone {
+		t.Errorf("Settled: %v, %v", gone, err)
+	}
+}
+
 // TestAckTxTaken shows that a delivery is lost soon after another consumer has claimed its message.
 // Settled is not called: the handler still runs.
 func TestAckTxTaken(t *testing.T) {

@@ -2,7 +2,6 @@ package sqlresults
 
 import (
 	"context"
-	"slices"
 
 	"github.com/swarmiji/swarmiji/internal/sqlconn"
 	"github.com/swarmiji/swarmiji/resultstore"
@@ -19,11 +18,11 @@ var (
 	}
 )
 
-// CheckTx implements [tx.Checker]: it returns nil if SaveTx, ArriveTx and MembersTx can use t.
-// Otherwise it returns the errors of join. On PostgreSQL the role of t needs privileges on the
-// schema and on the tables of the store; the error names them. It stores nothing.
+// CheckTx implements [tx.Checker]: it returns nil if SaveTx can use t, and otherwise the errors of
+// join. On PostgreSQL the role of t needs USAGE on the schema and the privileges of SaveTx; the
+// error names them. ArriveTx and MembersTx check those for groups. It stores nothing.
 func (s *Store) CheckTx(ctx context.Context, t tx.Tx) error {
-	return s.join(ctx, t, "use a transaction", slices.Concat(saveRights, gatherRights), func(context.Context, *sqlconn.Tx) error { return nil })
+	return s.join(ctx, t, "use a transaction", saveRights, func(context.Context, *sqlconn.Tx) error { return nil })
 }
 
 // SaveTx implements [resultstore.TxSaver]: it stores r in t, and neither commits nor notifies the
