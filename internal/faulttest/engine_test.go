@@ -34,8 +34,18 @@ type engine struct {
 // shortLease is a lease that keeps the waits of a test short.
 const shortLease = 3 * time.Second
 
+// pooled is a PostgreSQL server whose clients connect through PgBouncer.
+type pooled struct {
+	*testserver.Postgres
+	pooler *testserver.PgBouncer
+}
+
+func (p pooled) Addr() string { return p.pooler.Addr() }
+func (p pooled) URL() string  { return p.pooler.Polled(p.Postgres.URL()) }
+
+// engines returns all kinds of brokers. Thorough runs have PostgreSQL through PgBouncer too.
 func engines() []*engine {
-	return []*engine{
+	all := []*engine{
 		{
 			name:    "rabbit",
 			require: func(tb testing.TB) server { return testserver.RequireRabbit(tb) },
@@ -61,6 +71,20 @@ func engines() []*engine {
 			lease:   shortLease,
 		},
 	}
+	if testserver.IsThorough() {
+		all = append(all, &engine{
+			name: "pgbouncer",
+			require: func(tb testing.TB) server {
+				return pooled{testserver.RequirePostgres(tb), testserver.RequirePgBouncer(tb)}
+			},
+			own: func(tb testing.TB) server {
+				p := testserver.OwnPostgres(tb, testserver.PostgresConfig{})
+				return pooled{p, testserver.OwnPgBouncer(tb, p)}
+			},
+			lease: shortLease,
+		})
+	}
+	return all
 }
 
 // quick returns settings of a consumer whose death must be detected soon.
