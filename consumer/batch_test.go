@@ -542,10 +542,7 @@ func TestBatchQuarantine(t *testing.T) {
 		if took := time.Since(began); took > 110*time.Second {
 			t.Errorf("it took %v", took)
 		}
-		if len(alone) == 0 || alone[0] != "[6" {
-			t.Errorf("calls %q: the waiting batch is not the first", alone)
-		}
-		slices.Sort(alone)
+		slices.Sort(alone)            // the waiting batch and a quarantine begin in the same moment
 		alone = slices.Compact(alone) // the acknowledgement of one may end with its process
 		if want := []string{"[1]", "[2]", "[3]", "[4]", "[6"}; !slices.Equal(alone, want) {
 			t.Errorf("calls %q, want %q", alone, want)

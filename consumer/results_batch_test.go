@@ -13,6 +13,7 @@ import (
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/broker/membroker"
 	"github.com/swarmiji/swarmiji/consumer"
+	"github.com/swarmiji/swarmiji/producer"
 	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/router"
 	"github.com/swarmiji/swarmiji/task"
@@ -243,7 +244,7 @@ func TestStopDuringBatch(t *testing.T) {
 }
 
 // TestBatchWithoutAnswer shows that a store that does not answer a batch delays no task without a
-// result. It delays a result by two batches at most.
+// result. Results that wait behind the batch are stored alone when its time is over.
 func TestBatchWithoutAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, s := newBatchTable(t, untilEnd, nil)
@@ -261,11 +262,60 @@ func TestBatchWithoutAnswer(t *testing.T) {
 		if took := time.Since(begin); took != 2*time.Second {
 			t.Errorf("the first result was stored alone after %s", took)
 		}
-		if got, err := second.Get(t.Context()); err != nil || got != 1 || time.Since(begin) != 4*time.Second {
+		if got, err := second.Get(t.Context()); err != nil || got != 1 || time.Since(begin) != 2*time.Second {
 			t.Errorf("the second result, %d, was stored alone after %s: %v", got, time.Since(begin), err)
 		}
 		if s.alone.Load() != 2 || b.runs.Load() != 3 {
 			t.Errorf("%d results alone, %d runs", s.alone.Load(), b.runs.Load())
+		}
+		b.end()
+	})
+}
+
+// ownSave is a store of a user around another one, with a Save of its own.
+type ownSave struct{ resultstore.ResultStore }
+
+func (w ownSave) Unwrap() any { return w.ResultStore }
+
+// TestNoBatchesBehindWrapper shows that a wrapper around a store gets each result by its own Save.
+func TestNoBatchesBehindWrapper(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, s := newBatchTable(t, untilEnd, func(c *consumer.Config) { c.Results = ownSave{c.Results} })
+		b.run()
+		begin := time.Now()
+		b.get(b.submit(0))
+		if got := s.batches(); len(got) != 0 || s.alone.Load() != 1 || time.Since(begin) != 0 {
+			t.Errorf("batches of %d, %d results alone, after %s", got, s.alone.Load(), time.Since(begin))
+		}
+		b.end()
+	})
+}
+
+// repliesOnly is a store that only sends results.
+type repliesOnly struct{ *batchStore }
+
+func (repliesOnly) Replies(context.Context, string) (resultstore.Replies, error) {
+	return nil, resultstore.ErrUnsupported
+}
+
+// TestNobodyAwaitsTheReply shows that a task without a submitter waits for no reply queue.
+func TestNobodyAwaitsTheReply(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, s := newBatchTable(t, untilEnd, func(c *consumer.Config) { c.Results = repliesOnly{c.Results.(*batchStore)} })
+		b.run()
+		p, err := producer.New(producer.Config{Broker: b.server.Connect()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := echo.Submit(t.Context(), p, 1); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if n := b.metrics.Succeeded.Count(); n != 1 || len(s.batches()) != 0 {
+			t.Errorf("%d tasks have succeeded, batches of %d", n, s.batches())
+		}
+		if err := p.Close(t.Context()); err != nil {
+			t.Error(err)
 		}
 		b.end()
 	})

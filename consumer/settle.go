@@ -9,6 +9,7 @@ import (
 
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/capability"
+	"github.com/swarmiji/swarmiji/consumer/internal/saves"
 	"github.com/swarmiji/swarmiji/consumer/internal/steps"
 	"github.com/swarmiji/swarmiji/consumer/internal/workflow"
 	"github.com/swarmiji/swarmiji/internal/guard"
@@ -183,7 +184,7 @@ func (q *queue) settle(r *run, v verdict) {
 	}
 	limit := q.c.cfg.Tuning.StoreRetry
 	if r.inBatch {
-		limit -= time.Since(r.ended)
+		limit = max(limit-time.Since(r.ended), min(limit, saves.MaxTime))
 	}
 	ctx, cancel := context.WithTimeout(q.c.settle, limit)
 	defer cancel()

@@ -5,6 +5,7 @@ import (
 
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/consumer/internal/saves"
+	"github.com/swarmiji/swarmiji/resultstore"
 )
 
 // ended is an attempt that is settled by its verdict.
@@ -21,7 +22,7 @@ func (q *queue) settlePlain(r *run, v verdict) bool {
 		return false
 	}
 	store := r.store()
-	if store == nil {
+	if store == nil || r.request.ReplyTo == "" && resultstore.RepliesOnly(store) { // nothing is stored
 		q.settling.Hold()
 		acknowledge(q.c.settle, ended{r, v}, nil)
 		return true

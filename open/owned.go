@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/capability"
 	"github.com/swarmiji/swarmiji/events"
 	"github.com/swarmiji/swarmiji/jobs"
 	"github.com/swarmiji/swarmiji/resultstore"
@@ -23,6 +24,10 @@ type (
 	ownedResults struct {
 		resultstore.ResultStore
 		stop stopper
+	}
+	ownedBatches struct {
+		ownedResults
+		resultstore.BatchSaver
 	}
 	ownedEvents struct {
 		events.EventBus
@@ -48,7 +53,11 @@ type (
 
 func ownBroker(b broker.Broker, stop stopper) broker.Broker { return &ownedBroker{b, stop} }
 func ownResults(s resultstore.ResultStore, stop stopper) resultstore.ResultStore {
-	return &ownedResults{s, stop}
+	owned := ownedResults{s, stop}
+	if b, ok := capability.As[resultstore.BatchSaver](s); ok {
+		return &ownedBatches{owned, b}
+	}
+	return &owned
 }
 func ownEvents(b events.EventBus, stop stopper) events.EventBus { return &ownedEvents{b, stop} }
 func ownSchedule(s ScheduleStore, stop stopper) ScheduleStore   { return &ownedSchedule{s, stop} }

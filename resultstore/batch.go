@@ -2,8 +2,8 @@ package resultstore
 
 import "context"
 
-// BatchSaver is a store that saves many records in a few round trips. A wrapper with its own Save
-// that also has Unwrap must implement it too, since [capability.As] looks behind wrappers.
+// BatchSaver is a store that saves many records in a few round trips. A wrapper of a store must
+// implement it itself: otherwise its own Save would not be called, and it gets no batches.
 type BatchSaver interface {
 	// SaveBatch tries once to save each record. It returns one error for each, in the order of rs:
 	//
@@ -13,7 +13,7 @@ type BatchSaver interface {
 	//
 	// A record may be saved although it has an error. An error of one record does not change the
 	// others. Of several records of one task, at least the first is tried. When ctx ends, SaveBatch
-	// returns, with an error for each record whose outcome is unknown. Returns [ErrClosed] for each
-	// record after Close.
+	// returns, with an error for each record whose outcome is unknown, and does not use rs any more.
+	// Returns [ErrClosed] for each record after Close.
 	SaveBatch(ctx context.Context, rs []Record) []error
 }

@@ -271,8 +271,8 @@ func (c *batch[A, R]) call(fn func(ctx context.Context, batch []*BatchItem[A, R]
 		}
 		return fn(ctx, c.items)
 	}
-	if c.host == nil {
-		c.err = do(context.Background())
+	if c.host == nil { // one task, whose end ends the call
+		c.err = do(context.WithoutCancel(c.items[0].ctx))
 		return
 	}
 	c.err = c.host.Call(do)

@@ -3,6 +3,7 @@ package saves
 
 import (
 	"context"
+	"reflect"
 	"slices"
 	"sync"
 	"time"
@@ -21,31 +22,33 @@ const (
 // delay those beside it.
 const MaxResult = 64 << 10
 
-// maxTime is the greatest Config.Limit.
-const maxTime = 2 * time.Second
+// MaxTime is the longest time in which a batch is stored.
+const MaxTime = 2 * time.Second
 
 // Config holds the settings that the savers of all stores share. T is the attempt to which a record
 // belongs. All fields are required.
 type Config[T any] struct {
 	// Life returns the context that ends all batches.
 	Life func() context.Context
-	// Limit is the longest time of a batch, at most 2s. A store that does not answer delays the next
-	// batch by this time.
+	// Limit is the longest time of the calls of Ended for a batch. A batch is stored within this time
+	// and MaxTime. Records that wait behind a batch that is not stored in time get ErrUnavailable.
 	Limit time.Duration
 	// Go runs fn on another goroutine.
 	Go func(fn func())
-	// Ended is called for each record when its batch has ended, with the outcome of the record. ctx is
-	// that of the batch. Ended must not wait longer.
+	// Ended is called for each record when its batch has ended, with the outcome of the record. Calls
+	// for one batch follow each other, beside those for others. ctx ends after Limit.
 	Ended func(ctx context.Context, of T, err error)
 }
 
 // Savers are the savers of several stores.
 type Savers[T any] []*Saver[T]
 
-// New returns a saver for each store that is a [resultstore.BatchSaver]. Stores may be nil.
+// New returns a saver for each store that is a [resultstore.BatchSaver]. Stores may be nil. A store
+// behind a wrapper gets none: the wrapper's own Save would not be called.
 func New[T any](c Config[T], stores ...resultstore.ResultStore) (all Savers[T]) {
 	for _, store := range stores {
-		if b, ok := capability.As[resultstore.BatchSaver](store); ok {
+		b, ok := capability.As[resultstore.BatchSaver](store)
+		if ok && reflect.TypeOf(store).Comparable() && any(b) == any(store) {
 			all = append(all, &Saver[T]{c: c, store: store, batches: b})
 		}
 	}
@@ -72,8 +75,6 @@ type Saver[T any] struct {
 	mu      sync.Mutex
 	waiting batch[T] // for the next batch
 	running bool     // a goroutine stores batches
-
-	current batch[T] // used by that goroutine only
 }
 
 // batch holds records with their attempts.
@@ -95,16 +96,24 @@ func (s *Saver[T]) Add(rec resultstore.Record, of T) {
 	}
 }
 
-// run stores batches until no record waits.
+// run stores batches until no record waits. If a batch is not stored in time, the records behind it
+// are not stored either: their callers store them alone, so that one slow record does not delay the
+// others again and again.
 func (s *Saver[T]) run() {
-	for s.take() {
-		s.save()
+	for {
+		b := s.take()
+		if len(b.of) == 0 {
+			return
+		}
+		if !s.save(b) {
+			s.end(s.takeAll(), nil)
+		}
 	}
 }
 
-// take moves records from the waiting ones to s.current: at most maxBatch, and about maxBatchBytes.
-// If none waits, it records that the goroutine ends, and returns false. It takes s.mu.
-func (s *Saver[T]) take() bool {
+// take removes the first waiting records and returns them: at most maxBatch, and about
+// maxBatchBytes. If none waits, it records that the goroutine ends. It takes s.mu.
+func (s *Saver[T]) take() batch[T] {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	n, size := 0, 0
@@ -112,26 +121,46 @@ func (s *Saver[T]) take() bool {
 		size += len(s.waiting.records[n].Result)
 		n++
 	}
-	s.current.records = append(s.current.records[:0], s.waiting.records[:n]...)
-	s.current.of = append(s.current.of[:0], s.waiting.of[:n]...)
+	s.running = n > 0
+	first := batch[T]{slices.Clone(s.waiting.records[:n]), slices.Clone(s.waiting.of[:n])}
 	s.waiting.records = slices.Delete(s.waiting.records, 0, n)
 	s.waiting.of = slices.Delete(s.waiting.of, 0, n)
-	s.running = n > 0
-	return s.running
+	return first
 }
 
-// save stores s.current, calls Config.Ended for each of its records, and empties it.
-func (s *Saver[T]) save() {
-	ctx, cancel := context.WithTimeout(s.c.Life(), min(s.c.Limit, maxTime))
+// takeAll removes all waiting records and returns them. It takes s.mu.
+func (s *Saver[T]) takeAll() batch[T] {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := s.waiting
+	s.waiting = batch[T]{}
+	return all
+}
+
+// save stores b and passes the outcomes on. It returns false if that took too long.
+func (s *Saver[T]) save(b batch[T]) bool {
+	ctx, cancel := context.WithTimeout(s.c.Life(), min(s.c.Limit, MaxTime))
 	defer cancel()
-	errs := s.batches.SaveBatch(ctx, s.current.records)
-	for i, of := range s.current.of {
-		err := resultstore.ErrUnavailable // a store of a user may return too few errors
-		if i < len(errs) {
-			err = errs[i]
-		}
-		s.c.Ended(ctx, of, err)
+	errs := s.batches.SaveBatch(ctx, b.records)
+	s.end(b, errs)
+	return ctx.Err() == nil
+}
+
+// end calls Config.Ended for each record of b, on another goroutine: it may wait for the broker. A
+// record without an error in errs was not stored, since a store of a user may return too few.
+func (s *Saver[T]) end(b batch[T], errs []error) {
+	if len(b.of) == 0 {
+		return
 	}
-	clear(s.current.records)
-	clear(s.current.of)
+	s.c.Go(func() {
+		ctx, cancel := context.WithTimeout(s.c.Life(), s.c.Limit)
+		defer cancel()
+		for i, of := range b.of {
+			err := resultstore.ErrUnavailable
+			if i < len(errs) {
+				err = errs[i]
+			}
+			s.c.Ended(ctx, of, err)
+		}
+	})
 }
