@@ -20,8 +20,9 @@ BASE      ?=
 TEST_TIMEOUT ?= 35m
 # The packages that take longest begin first, so that none of them is left alone at the end.
 TEST_FIRST := ./internal/endtoend ./broker/amqpbroker ./internal/faulttest ./consumer ./cmd/swarmiji ./broker/redisbroker ./broker/sqlbroker
-# Packages with servers mostly wait: amqpbroker's tests take 230 s, of which the processors work 42 s.
-TEST_PARALLEL ?= 6
+# Packages with servers mostly wait: amqpbroker's tests take 230 s, of which the processors work 42 s. With six at once two cores are busy
+# all the time, and some timings become worthless.
+TEST_PARALLEL ?= 4
 # The files of the tests and of their servers are in memory where there is room for them, since the tests kill processes, not computers.
 # Test binaries stay on the disk.
 TEST_DIR ?= $(shell [ "$$(df -k --output=avail /dev/shm 2>/dev/null | tail -1)" -gt 6000000 ] 2>/dev/null && echo /dev/shm/swarmiji-test)
@@ -65,7 +66,7 @@ setup: ## install what the tests need and the machine lacks (Debian, as root)
 	@$(TEST_ENV) go build $(COMPILER) -o /dev/null ./internal/testserver/natsd # else the first test would wait for the compiler
 
 .PHONY: test
-test: setup ## run all tests with the race detector against real servers (20 to 50 minutes on 2 cores, by the machine)
+test: setup ## run all tests with the race detector against real servers (20 to 40 minutes on 2 cores, by the machine)
 	$(TEST_ENV) SWARMIJI_REQUIRE_SERVERS=1 go test -race $(COMPILER) $(TEST_LINK) -p $(TEST_PARALLEL) -timeout $(TEST_TIMEOUT) $(TESTFLAGS) $(if $(filter ./...,$(PKGS)),$(TEST_FIRST)) $(PKGS)
 
 .PHONY: unit

@@ -18,7 +18,7 @@ import (
 // TestSavesShareStatements shows that calls of Save that wait at the same time share transactions
 // on PostgreSQL. The newer of two records of a task stays, whichever comes first.
 func TestSavesShareStatements(t *testing.T) {
-	t.Parallel()
+	// not parallel: the suite ends the sessions of all clients
 	const tasks = 300
 	db, n := sqltest.Counting(t, database(t, testserver.RequirePostgres(t)))
 	s := opened(t, sqlresults.Config{DB: db})
