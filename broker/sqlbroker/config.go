@@ -64,7 +64,7 @@ func (c *Config) check() error {
 		c.Namespace = DefaultNamespace
 	}
 	if !naming.ValidName(c.Namespace) || strings.Contains(c.Namespace, ".") || len(c.Namespace) > maxNamespace {
-		errs = append(errs, fmt.Errorf("sqlbroker: Namespace must be 1 to %d letters, digits, '_' and '-', the first a letter or a digit", maxNamespace))
+		errs = append(errs, fmt.Errorf("sqlbroker: Namespace must be 1 to %d letters, digits, '_' and '-', first a letter or digit", maxNamespace))
 	}
 	if c.MaxBody < 0 || c.MaxBody > maxMaxBody {
 		errs = append(errs, fmt.Errorf("sqlbroker: MaxBody %d is not 0 to %d", c.MaxBody, maxMaxBody))

@@ -64,7 +64,7 @@ func (c Config) complete() (Config, error) {
 	}
 	// With a '.' two namespaces could share a subject.
 	if !naming.ValidName(c.Namespace) || len(c.Namespace) > maxNamespace || strings.Contains(c.Namespace, ".") {
-		errs = append(errs, fmt.Errorf("natsevents: Namespace must be 1 to %d letters, digits, '_' and '-', the first a letter or a digit", maxNamespace))
+		errs = append(errs, fmt.Errorf("natsevents: Namespace must be 1 to %d letters, digits, '_' and '-', first a letter or digit", maxNamespace))
 	}
 	retain, err := c.Retain.Complete()
 	errs = append(errs, err)

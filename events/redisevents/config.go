@@ -71,7 +71,7 @@ func (c Config) complete() (Config, error) {
 	}
 	// All adapters refuse a '.'. With a ':' or '}' two namespaces could share a name.
 	if !naming.ValidName(c.Namespace) || len(c.Namespace) > maxNamespace || strings.Contains(c.Namespace, ".") {
-		errs = append(errs, fmt.Errorf("redisevents: Namespace must be 1 to %d letters, digits, '_' and '-', the first a letter or a digit", maxNamespace))
+		errs = append(errs, fmt.Errorf("redisevents: Namespace must be 1 to %d letters, digits, '_' and '-', first a letter or digit", maxNamespace))
 	}
 	if c.Logger == nil {
 		c.Logger = slog.Default()

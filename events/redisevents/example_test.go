@@ -54,5 +54,5 @@ func ExampleNew() {
 	fmt.Println(err)
 	// Output:
 	// redisevents: Buffer is negative
-	// redisevents: Namespace must be 1 to 64 letters, digits, '_' and '-', the first a letter or a digit
+	// redisevents: Namespace must be 1 to 64 letters, digits, '_' and '-', first a letter or digit
 }

@@ -63,7 +63,7 @@ func (c Config) complete() (Config, error) {
 	c.Namespace = cmp.Or(c.Namespace, DefaultNamespace)
 	// No adapter allows a '.' in a namespace, so that adapters can be exchanged.
 	if !naming.ValidName(c.Namespace) || len(c.Namespace) > maxNamespace || strings.Contains(c.Namespace, ".") {
-		errs = append(errs, fmt.Errorf("sqlevents: Namespace must be 1 to %d letters, digits, '_' and '-', the first a letter or a digit", maxNamespace))
+		errs = append(errs, fmt.Errorf("sqlevents: Namespace must be 1 to %d letters, digits, '_' and '-', first a letter or digit", maxNamespace))
 	}
 	if c.Logger == nil {
 		c.Logger = slog.Default()

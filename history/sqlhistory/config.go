@@ -29,7 +29,7 @@ type Config struct {
 func (c *Config) check() error {
 	c.Namespace = cmp.Or(c.Namespace, DefaultNamespace)
 	if !naming.ValidName(c.Namespace) || strings.Contains(c.Namespace, ".") || len(c.Namespace) > maxNamespace {
-		return fmt.Errorf("sqlhistory: Namespace must be 1 to %d letters, digits, '_' and '-', the first a letter or a digit", maxNamespace)
+		return fmt.Errorf("sqlhistory: Namespace must be 1 to %d letters, digits, '_' and '-', first a letter or digit", maxNamespace)
 	}
 	return nil
 }

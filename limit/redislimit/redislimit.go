@@ -79,7 +79,7 @@ func New(c Config) (*Limiter, error) {
 		c.Namespace = DefaultNamespace
 	}
 	if !naming.ValidName(c.Namespace) || len(c.Namespace) > maxNamespace || strings.Contains(c.Namespace, ".") {
-		errs = append(errs, fmt.Errorf("redislimit: Namespace must be 1 to %d letters, digits, '_' and '-', the first a letter or a digit", maxNamespace))
+		errs = append(errs, fmt.Errorf("redislimit: Namespace must be 1 to %d letters, digits, '_' and '-', first a letter or digit", maxNamespace))
 	}
 	if c.Logger == nil {
 		c.Logger = slog.Default()

@@ -37,7 +37,7 @@ func (c *Config) check() error {
 	}
 	// No adapter allows a '.' in a namespace, so that adapters can be exchanged.
 	if !naming.ValidName(c.Namespace) || len(c.Namespace) > maxNamespace || strings.Contains(c.Namespace, ".") {
-		return fmt.Errorf("sqllimit: Namespace must be 1 to %d letters, digits, '_' and '-', the first a letter or a digit", maxNamespace)
+		return fmt.Errorf("sqllimit: Namespace must be 1 to %d letters, digits, '_' and '-', first a letter or digit", maxNamespace)
 	}
 	return nil
 }

@@ -77,7 +77,7 @@ func (c Config) complete() (Config, error) {
 	}
 	// With a '.' two namespaces could share a subject.
 	if !naming.ValidName(c.Namespace) || len(c.Namespace) > maxNamespace || strings.Contains(c.Namespace, ".") {
-		errs = append(errs, fmt.Errorf("natsresults: Namespace must be 1 to %d letters, digits, '_' and '-', the first a letter or a digit", maxNamespace))
+		errs = append(errs, fmt.Errorf("natsresults: Namespace must be 1 to %d letters, digits, '_' and '-', first a letter or digit", maxNamespace))
 	}
 	if c.Replicas == 0 {
 		c.Replicas = 1

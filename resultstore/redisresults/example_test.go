@@ -53,5 +53,5 @@ func ExampleNew() {
 	fmt.Println(err)
 	// Output:
 	// redisresults: Buffer is negative
-	// redisresults: Namespace must be 1 to 64 letters, digits, '_' and '-', the first a letter or a digit
+	// redisresults: Namespace must be 1 to 64 letters, digits, '_' and '-', first a letter or digit
 }

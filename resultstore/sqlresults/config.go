@@ -89,7 +89,7 @@ func (c Config) complete() (Config, error) {
 	}
 	// No adapter allows a '.' in a namespace, so that adapters can be exchanged.
 	if !naming.ValidName(c.Namespace) || len(c.Namespace) > maxNamespace || strings.Contains(c.Namespace, ".") {
-		errs = append(errs, fmt.Errorf("sqlresults: Namespace must be 1 to %d letters, digits, '_' and '-', the first a letter or a digit", maxNamespace))
+		errs = append(errs, fmt.Errorf("sqlresults: Namespace must be 1 to %d letters, digits, '_' and '-', first a letter or digit", maxNamespace))
 	}
 	if c.Logger == nil {
 		c.Logger = slog.Default()

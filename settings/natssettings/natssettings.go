@@ -69,7 +69,7 @@ func New(c Config) (*Store, error) {
 	c.Namespace = cmp.Or(c.Namespace, DefaultNamespace)
 	var errs []error
 	if !naming.ValidName(c.Namespace) || len(c.Namespace) > maxNamespace || strings.Contains(c.Namespace, ".") {
-		errs = append(errs, fmt.Errorf("natssettings: Namespace must be 1 to %d letters, digits, '_' and '-', the first a letter or a digit", maxNamespace))
+		errs = append(errs, fmt.Errorf("natssettings: Namespace must be 1 to %d letters, digits, '_' and '-', first a letter or digit", maxNamespace))
 	}
 	if c.Replicas < 0 || c.Replicas > maxReplicas {
 		errs = append(errs, fmt.Errorf("natssettings: Replicas must be 0 to %d", maxReplicas))

@@ -73,7 +73,7 @@ func New(c Config) (*Store, error) {
 		c.Namespace = DefaultNamespace
 	}
 	if !naming.ValidName(c.Namespace) || len(c.Namespace) > maxNamespace || strings.Contains(c.Namespace, ".") {
-		errs = append(errs, fmt.Errorf("redissettings: Namespace must be 1 to %d letters, digits, '_' and '-', the first a letter or a digit", maxNamespace))
+		errs = append(errs, fmt.Errorf("redissettings: Namespace must be 1 to %d letters, digits, '_' and '-', first a letter or digit", maxNamespace))
 	}
 	if c.Logger == nil {
 		c.Logger = slog.Default()

@@ -76,7 +76,7 @@ func New(c Config) (*Store, error) {
 	c.Namespace = cmp.Or(c.Namespace, DefaultNamespace)
 	var errs []error
 	if !naming.ValidName(c.Namespace) || len(c.Namespace) > maxNamespace || strings.Contains(c.Namespace, ".") {
-		errs = append(errs, fmt.Errorf("sqlsettings: Namespace must be 1 to %d letters, digits, '_' and '-', the first a letter or a digit", maxNamespace))
+		errs = append(errs, fmt.Errorf("sqlsettings: Namespace must be 1 to %d letters, digits, '_' and '-', first a letter or digit", maxNamespace))
 	}
 	conn, err := sqlconn.Of(c.DB, "settings")
 	if err != nil {
