@@ -46,7 +46,7 @@ func (s server) cpuTime() time.Duration {
 		return 0
 	}
 	total := main.ended + runTime(int(s))
-	stats, _ := filepath.Glob("/proc/[0-9]*/stat") //nolint:errcheck // the pattern is valid
+	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
 	for _, path := range stats {
 		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(path)))
 		if err != nil {

@@ -363,7 +363,7 @@ func (c *Consumer) openQueues(ctx context.Context) ([]*queue, error) {
 	for _, name := range slices.Sorted(maps.Keys(c.cfg.Queues)) {
 		cfg := c.cfg.Queues[name]
 		q := newQueue(c, name, name, &cfg)
-		q.applySettings()
+		_ = q.applySettings() // not open: there is no error
 		err := q.in.Open(ctx)
 		if errors.Is(err, broker.ErrTooMany) {
 			q.log(slog.LevelError, "queue not consumed: the broker allows no more consumers", slog.Any("error", err))

@@ -23,13 +23,13 @@ func Example_storedPause() {
 		panic(err)
 	}
 
-	print := task.New[string, string]("print")
+	printer := task.New[string, string]("print")
 	s := tasktest.New(nil)
 	defer s.Close()
 	c := s.Start(consumer.Config{Settings: store}, func(r task.Registrar) error {
-		return print.Handle(r, func(_ context.Context, page string) (string, error) { return "printed " + page, nil })
+		return printer.Handle(r, func(_ context.Context, page string) (string, error) { return "printed " + page, nil })
 	})
-	future, err := print.Submit(ctx, s, "page 1")
+	future, err := printer.Submit(ctx, s, "page 1")
 	if err != nil {
 		panic(err)
 	}

@@ -98,7 +98,7 @@ func (c *Consumer) addQueue(ctx context.Context, name string, cfg *QueueConfig, 
 		return fmt.Errorf("%w: %q", ErrQueueExists, utf.Cut(name, 128))
 	}
 	q := newQueue(c, name, name, cfg)
-	q.applySettings()
+	_ = q.applySettings() // not open: there is no error
 	opening, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(q.fetch, cancel)()
@@ -116,8 +116,8 @@ func (c *Consumer) addQueue(ctx context.Context, name string, cfg *QueueConfig, 
 	}
 	c.queues.Set(name, *cfg)
 	c.live.Store(&live{queues: slices.Concat(l.queues, opened), workers: slices.Concat(l.workers, workers)})
-	q.applySettings() // they may have changed while Open waited
-	c.steer.Wake()
+	_ = q.applySettings() // they may have changed while Open waited
+	c.steer.Wake()        // applies them again after an error
 	for _, t := range workers {
 		t.Start()
 	}

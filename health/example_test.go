@@ -23,7 +23,7 @@ func ExampleHandler() {
 	server := httptest.NewServer(health.Handler(health.Config{Consumers: []health.Consumer{c}, Broker: b}))
 	defer server.Close()
 	get := func(path string) int {
-		r, err := http.Get(server.URL + path) //nolint:noctx // an example
+		r, err := http.Get(server.URL + path)
 		if err != nil {
 			panic(err)
 		}

@@ -207,7 +207,7 @@ func (c *census) note(r *control.Reply) {
 		n.Active, n.Reserved, n.Stuck = n.Active+q.Active, n.Reserved+q.Reserved, n.Stuck+q.Stuck
 		n.Serves = append(n.Serves, ServedQueue(q))
 	}
-	n.Processed = max(n.Processed, int64(r.Stats.Totals["succeeded"]+r.Stats.Totals["failed"]+r.Stats.Totals["retried"])) //nolint:gosec // counts since a start
+	n.Processed = max(n.Processed, int64(r.Stats.Totals["succeeded"]+r.Stats.Totals["failed"]+r.Stats.Totals["retried"]))
 }
 
 // consumers calls fn for each consumer that runs and serves a queue. served is nil if it does not

@@ -2,6 +2,7 @@ package inspect
 
 import (
 	"fmt"
+	"log/slog"
 	"testing"
 	"time"
 
@@ -26,7 +27,7 @@ func TestClocks(t *testing.T) {
 // TestLabelsEndWithTheirEvents shows that events of a task get its name and queue while an earlier
 // event of it is known, and no longer.
 func TestLabelsEndWithTheirEvents(t *testing.T) {
-	tail := newEventTail()
+	tail := newEventTail(slog.New(slog.DiscardHandler))
 	add := func(e Event) Event {
 		tail.add(e)
 		es, _, _, _ := tail.From(tail.Next()-1, 1, func(*Event) bool { return true })

@@ -21,7 +21,8 @@ const keptEvents = 10_000
 type eventTail struct {
 	*recent.List[Event]
 
-	id string // of this tail: cursors of another process are not valid here
+	log *slog.Logger
+	id  string // of this tail: cursors of another process are not valid here
 
 	// labels has the name and the queue of each task whose events are in the list, unless the events
 	// that tell them were missed. Only the goroutine of fill uses it.
@@ -34,8 +35,8 @@ type label struct {
 	last        uint64 // number of the newest event of the task
 }
 
-func newEventTail() *eventTail {
-	return &eventTail{List: recent.New[Event](keptEvents), id: fmt.Sprintf("%x", time.Now().UnixNano()), labels: make(map[task.ID]label)}
+func newEventTail(log *slog.Logger) *eventTail {
+	return &eventTail{log: log, List: recent.New[Event](keptEvents), id: fmt.Sprintf("%x", time.Now().UnixNano()), labels: make(map[task.ID]label)}
 }
 
 // fill adds the events of a bus until ctx ends, and then returns nil. It subscribes again after an
@@ -47,7 +48,7 @@ func (t *eventTail) fill(ctx context.Context, bus events.EventBus) error {
 		if ctx.Err() != nil {
 			return nil
 		}
-		slog.DebugContext(ctx, "inspect: the subscription to events failed; trying again", slog.Any("error", err))
+		t.log.DebugContext(ctx, "inspect: the subscription to events failed; trying again", slog.Any("error", err))
 		if !wake.Sleep(ctx, gap.Interval(attempt)) {
 			return nil
 		}

@@ -254,7 +254,7 @@ func (l *Local) CancelJobs(ctx context.Context, j JobChange) (Change, error) {
 func (l *Local) RemoveJobs(ctx context.Context, j JobChange) (Change, error) {
 	return l.changeJobs(ctx, DoRemoveJobs, j, func(c *Change, s *jobs.Service, all []jobs.Row) error {
 		for i := range all {
-			err := error(nil)
+			var err error
 			if j.Force {
 				err = removeAll(ctx, s, &all[i])
 			} else {

@@ -185,7 +185,7 @@ func (l *Local) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	wanted := make(chan struct{})
-	tail, audit := newEventTail(), newAuditTail(sync.OnceFunc(func() { close(wanted) }))
+	tail, audit := newEventTail(l.cfg.Logger), newAuditTail(sync.OnceFunc(func() { close(wanted) }))
 	l.mu.Lock()
 	l.watch, l.events, l.tail, l.since = observer, tail, audit, time.Now()
 	l.mu.Unlock()

@@ -85,7 +85,7 @@ func (s *Service) createTx(ctx context.Context, t tx.Tx, spec Spec, once bool) (
 // Unique: such a job would lock other jobs until the caller's transaction ends. Otherwise it
 // returns nil.
 func (spec *Spec) canJoin() error {
-	field := ""
+	var field string
 	switch {
 	case spec.SequenceKey != "":
 		field = "a sequence key"

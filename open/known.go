@@ -58,7 +58,7 @@ func advise(text string, all []entry) string {
 		return "for a SQLite file write sqlite:// before an absolute path, or sqlite: before a relative one"
 	}
 	if len(all) == 1 { // only mem:// is imported
-		return "write mem://, redis://:password@host:6379 or amqp://user:password@host:5672/vhost" //nolint:gosec // an example, not a password
+		return "write mem://, redis://:password@host:6379 or amqp://user:password@host:5672/vhost"
 	}
 	var names []string
 	for _, e := range all {

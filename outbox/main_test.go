@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 	if suite.ProcessNode() != "" {
 		if err := member(); err != nil {
 			fmt.Println(err) //nolint:forbidigo // the test reads it
-			os.Exit(1)       //nolint:forbidigo // this process is a member
+			os.Exit(1)
 		}
 		return
 	}

@@ -35,7 +35,7 @@ func TestNameIsTheIdentity(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, s := names(t, schedule.Config{})
 		first := add(t, s, schedule.ByCron("* * * * * 0 0"), tell.Call("hourly"), schedule.WithName("a"))
-		if !first.New || first.Changed || first.ID != schedule.NameID("a") || first.Next.Sub(time.Now()) > time.Hour {
+		if !first.New || first.Changed || first.ID != schedule.NameID("a") || time.Until(first.Next) > time.Hour {
 			t.Errorf("the first Add: %+v", first)
 		}
 		if again := add(t, s, schedule.ByCron("* * * * * 0 0"), tell.Call("hourly"), schedule.WithName("a")); again.New || again.Changed || !again.Next.Equal(first.Next) {

@@ -25,7 +25,7 @@ func TestADeploymentInAnyOrder(t *testing.T) {
 	}
 	for seed := range seeds {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { deploy(t, rand.New(rand.NewPCG(seed, 0))) }) //nolint:gosec // no secret
+			synctest.Test(t, func(t *testing.T) { deploy(t, rand.New(rand.NewPCG(seed, 0))) })
 		})
 	}
 }

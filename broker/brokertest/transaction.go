@@ -39,7 +39,7 @@ func (w *world) lives(t tx.Tx, after string) {
 	defer cancel()
 	rows, err := t.Query(ctx, "SELECT 1")
 	w.Must(err, "a statement after %s", after)
-	for rows.Next() { //nolint:revive // the rows do not matter
+	for rows.Next() {
 	}
 	w.Must(rows.Err(), "a statement after %s", after)
 	w.Must(rows.Close(), "closing the rows after %s", after)

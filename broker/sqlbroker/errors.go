@@ -23,8 +23,8 @@ func wrap(err error, what, queue string) error {
 // classOf returns the sentinel of package broker that fits err, an error of the connection. It
 // returns nil for any other error, which may wrap a sentinel already.
 func classOf(err error) error {
-	switch sqlconn.Class(err) { //nolint:errorlint // Class returns the sentinel itself
-	case sqlconn.ErrIndeterminate:
+	switch sqlconn.Class(err) {
+	case sqlconn.ErrIndeterminate: //nolint:errorlint // Class returns the sentinel itself
 		return broker.ErrIndeterminate
 	case sqlconn.ErrUnavailable, sqlconn.ErrConflict:
 		return broker.ErrUnavailable

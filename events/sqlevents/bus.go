@@ -152,7 +152,7 @@ func (b *Bus) view(ctx context.Context, fn sqlconn.Func) error {
 func lockKey(namespace string) int64 {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte("swarmiji events " + namespace)) // it never fails
-	return int64(h.Sum64())                                //nolint:gosec // any number will do
+	return int64(h.Sum64())
 }
 
 // failure wraps err with the matching error of the port and the name of the operation: ErrClosed

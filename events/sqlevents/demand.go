@@ -111,11 +111,11 @@ func (b *Bus) register(ctx context.Context) error {
 		return ctx.Err()
 	}
 	defer func() { <-b.registering }()
-	types, any := b.wantedTypes()
+	types, wanted := b.wantedTypes()
 	if err := b.ready(ctx); err != nil {
 		return err
 	}
-	if !any {
+	if !wanted {
 		b.registered = registration{}
 		return b.conn.Single(ctx, func(ctx context.Context, tx *sqlconn.Tx) error {
 			_, err := tx.Exec(ctx, b.text.unlisten, b.cfg.Namespace, b.id)
@@ -138,7 +138,7 @@ func (b *Bus) register(ctx context.Context) error {
 
 // wantedTypes returns the union of the types that the listeners of this bus want, in their stored
 // form. It returns false if there is no listener. It takes b.mu.
-func (b *Bus) wantedTypes() (types string, any bool) {
+func (b *Bus) wantedTypes() (types string, wanted bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	var list []string

@@ -110,7 +110,7 @@ func (b *Bus) read(seq int64) {
 			err = b.fallBack(&seq)
 		}
 		if time.Now().After(renewal) && err == nil {
-			if _, any := b.wantedTypes(); any { // without listeners register would end the time linger
+			if _, wanted := b.wantedTypes(); wanted { // without listeners register would end the time linger
 				err = b.register(b.life)
 			}
 			renewal = time.Now().Add(lease / 3)

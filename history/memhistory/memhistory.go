@@ -221,12 +221,12 @@ func (s *Store) Counts(ctx context.Context, q history.CountQuery) ([]history.Buc
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	sums := make(map[bucket]*history.Bucket)
-	for key, b := range s.buckets {
+	for _, b := range s.buckets {
 		if !q.Selects(b) {
 			continue
 		}
 		one := q.Row(b)
-		if key = (bucket{one.Minute.Unix(), one.Queue, one.Name, one.Kind}); sums[key] == nil {
+		if key := (bucket{one.Minute.Unix(), one.Queue, one.Name, one.Kind}); sums[key] == nil {
 			sums[key] = &one
 		} else {
 			sums[key].Add(&one)

@@ -42,7 +42,7 @@ func TestScreenshots(t *testing.T) {
 			b.until("the page is live", `!document.querySelector('#live').hidden`)
 			shot := call(b, page.CaptureScreenshot, page.CaptureScreenshotParams{Format: format, Quality: &quality})
 			file := filepath.Join(dir, name+"-"+s.name+"."+string(format))
-			if err := os.WriteFile(file, shot.Data, 0o644); err != nil { //nolint:gosec // a page for all readers
+			if err := os.WriteFile(file, shot.Data, 0o644); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -200,7 +200,7 @@ func (r *Reader) ArrayLen() int { return r.length(0x90, 0xdc, 1, "an array") }
 // at least size bytes. small and large are its codes, see appendLen. For another value it sets an
 // error that names want, and returns 0.
 func (r *Reader) length(small, large byte, size int, want string) int {
-	n := 0
+	var n int
 	switch c := r.Peek(); {
 	case c&0xf0 == small:
 		r.pos++

@@ -67,7 +67,7 @@ func (t *Tx) Err() error { return t.err }
 // Retryable reports whether another attempt of the failed transaction can help. It is false for a
 // hasty transaction that met a lock.
 func (t *Tx) Retryable() bool {
-	return (errors.Is(t.err, ErrUnavailable) || errors.Is(t.err, ErrConflict)) && !(t.hasty && IsLocked(t.err))
+	return (errors.Is(t.err, ErrUnavailable) || errors.Is(t.err, ErrConflict)) && (!t.hasty || !IsLocked(t.err))
 }
 
 // Success reports whether a statement has succeeded or has returned a row.

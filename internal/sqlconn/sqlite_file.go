@@ -16,8 +16,8 @@ func target(file string) string {
 	const mostLinks = 40 // as Linux
 	for range mostLinks {
 		dir, name := filepath.Split(file)
-		if real, err := filepath.EvalSymlinks(filepath.Clean(dir)); err == nil {
-			dir = real
+		if resolved, err := filepath.EvalSymlinks(filepath.Clean(dir)); err == nil {
+			dir = resolved
 		}
 		file = filepath.Join(dir, name)
 		to, err := os.Readlink(file)

@@ -34,10 +34,10 @@ func StartDisk(ctx context.Context, size int) (*Disk, error) {
 // mount makes the directory and mounts a file system of size bytes in memory on it. The error wraps
 // ErrMissing if this process may not mount one.
 func (d *Disk) mount(ctx context.Context, size int) error {
-	if err := os.Chmod(d.box.dir, 0o711); err != nil { //nolint:gosec // a server's user must enter it
+	if err := os.Chmod(d.box.dir, 0o711); err != nil {
 		return err
 	}
-	if err := os.Mkdir(d.dir, 0o711); err != nil { //nolint:gosec // as above
+	if err := os.Mkdir(d.dir, 0o711); err != nil {
 		return err
 	}
 	mount := exec.CommandContext(ctx, "mount", "-t", "tmpfs", "-o", fmt.Sprintf("size=%d,mode=711", size), "tmpfs", d.dir)

@@ -51,7 +51,7 @@ func StartPgBouncer(ctx context.Context, p *Postgres) (*PgBouncer, error) {
 
 // begin writes the configuration and starts the server.
 func (b *PgBouncer) begin(ctx context.Context, program string) error {
-	if err := os.Chmod(b.box.dir, 0o711); err != nil { //nolint:gosec // the server's user must enter it
+	if err := os.Chmod(b.box.dir, 0o711); err != nil {
 		return err
 	}
 	home := filepath.Join(b.box.dir, "home")

@@ -257,7 +257,7 @@ func (s *Store) renew(ctx context.Context, claims []*claim, lease time.Duration)
 	defer cancel()
 	more, deleted, err := s.renewTogether(short, missing, lease, false)
 	if err != nil {
-		return lost, missing, nil //nolint:nilerr // the others are renewed
+		return lost, missing, nil
 	}
 	return slices.Concat(lost, more, deleted), nil, nil
 }

@@ -18,7 +18,6 @@ import (
 	"github.com/swarmiji/swarmiji/jobs/jobstest"
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 	"github.com/swarmiji/swarmiji/jobs/sqljobs"
-	"github.com/swarmiji/swarmiji/task"
 )
 
 func TestMain(m *testing.M) {
@@ -36,8 +35,6 @@ func TestMain(m *testing.M) {
 	}
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction(testserver.Reaper))
 }
-
-var quick = task.Backoff{Base: 5 * time.Millisecond, Max: 100 * time.Millisecond}
 
 func open(t testing.TB, dsn string) *sqljobs.Store {
 	t.Helper()

@@ -181,7 +181,7 @@ func (l *Limiter) locked(ctx context.Context, asks []limit.Ask, fn sqlconn.Func)
 	for i, a := range asks {
 		h := fnv.New64a()
 		_, _ = h.Write([]byte("swarmiji limit " + l.cfg.Namespace + " " + a.Key)) // it never fails
-		numbers[i] = int64(h.Sum64())                                             //nolint:gosec // any number will do
+		numbers[i] = int64(h.Sum64())
 	}
 	slices.Sort(numbers)
 	end, err := l.turns.take(ctx, l.life.Done(), numbers)

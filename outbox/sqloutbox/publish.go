@@ -130,7 +130,7 @@ func (s *Store) at(t time.Time) (at, fromNow int64) {
 // is random.
 func bucketOf(key string) int64 {
 	if key == "" {
-		return rand.Int64N(outbox.Buckets) //nolint:gosec // spreads the load
+		return rand.Int64N(outbox.Buckets)
 	}
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(key)) // never fails

@@ -85,8 +85,8 @@ func wrap(err error, what string) error {
 		return nil
 	}
 	var class error
-	switch sqlconn.Class(err) { //nolint:errorlint // Class returns the sentinel itself
-	case sqlconn.ErrIndeterminate:
+	switch sqlconn.Class(err) {
+	case sqlconn.ErrIndeterminate: //nolint:errorlint // Class returns the sentinel itself
 		class = broker.ErrIndeterminate
 	case sqlconn.ErrUnavailable, sqlconn.ErrConflict:
 		class = broker.ErrUnavailable

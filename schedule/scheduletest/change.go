@@ -428,7 +428,7 @@ func changeCases() []testCase {
 			Run: func(w *world) {
 				stores := []Store{w.Open(), w.Open(), w.Open(), w.Open()}
 				next := w.now(stores[0]).Add(time.Hour)
-				shared := w.entry(next)
+				var shared schedule.Entry
 				for round := range 5 {
 					group := fmt.Sprint("g", round)
 					want := make([][]schedule.Entry, len(stores))

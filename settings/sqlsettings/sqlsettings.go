@@ -135,7 +135,7 @@ func (s *Store) Put(ctx context.Context, key string, data []byte, revision uint6
 				return err
 			}
 			if revision != 0 {
-				return changed(tx.Exec(ctx, update, s.namespace, key, number, data, int64(revision))) //nolint:gosec // from this column
+				return changed(tx.Exec(ctx, update, s.namespace, key, number, data, int64(revision)))
 			}
 			if err := changed(tx.Exec(ctx, insert, s.namespace, key, number, data)); err != nil {
 				return err
@@ -164,7 +164,7 @@ func (s *Store) Delete(ctx context.Context, key string, revision uint64) error {
 	}
 	try := func() error {
 		return s.update(ctx, "delete", func(ctx context.Context, tx *sqlconn.Tx) error {
-			return changed(tx.Exec(ctx, remove, s.namespace, key, int64(revision))) //nolint:gosec // from this column
+			return changed(tx.Exec(ctx, remove, s.namespace, key, int64(revision)))
 		})
 	}
 	return settings.SettleDelete(ctx, s, key, try, s.repeats(ctx))

@@ -38,7 +38,7 @@ func (c conn) Exec(ctx context.Context, query string, args ...any) (int64, error
 
 // Query implements [tx.Tx]. Its errors are those of the driver.
 func (c conn) Query(ctx context.Context, query string, args ...any) (tx.Rows, error) {
-	//nolint:rowserrcheck,sqlclosecheck // the caller does both
+	//nolint:rowserrcheck // the caller does both
 	rows, err := c.c.QueryContext(ctx, query, args...)
 	if err != nil {
 		return nil, err // not a nil *sql.Rows in an interface

@@ -42,10 +42,10 @@ func Resume(why Reason, queues ...*Queue) error {
 	return each(queues, func(q *Queue, ctx context.Context) error { return q.resume(ctx, why) })
 }
 
-// SetPause adds the reasons of set and removes those of clear, as Pause and Resume do. It returns
+// SetPause adds the reasons of set and removes those of unset, as Pause and Resume do. It returns
 // the errors of both, joined.
-func (q *Queue) SetPause(set, clear Reason) error {
-	return errors.Join(Pause(set, q), Resume(clear, q))
+func (q *Queue) SetPause(set, unset Reason) error {
+	return errors.Join(Pause(set, q), Resume(unset, q))
 }
 
 // each calls do for all queues at once, with q.control held, and waits for all calls. The context

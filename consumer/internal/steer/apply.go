@@ -15,17 +15,17 @@ func (s *Steer) Apply(name string, in *intake.Queue, own *intake.Workers, log fu
 	if s == nil {
 		return nil
 	}
-	var set, clear intake.Reason
+	var set, unset intake.Reason
 	stored, tripped := s.QueuePaused(name)
 	for why, is := range map[intake.Reason]bool{intake.Stored: stored, intake.Tripped: tripped} {
 		if is {
 			set |= why
 		} else {
-			clear |= why
+			unset |= why
 		}
 	}
 	before := in.Paused()
-	err := in.SetPause(set, clear)
+	err := in.SetPause(set, unset)
 	if now := in.Paused(); now != before {
 		msg := "the queue is resumed by a setting"
 		if now {

@@ -253,7 +253,7 @@ func heap() int64 {
 	var m runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&m)
-	return int64(m.HeapAlloc) //nolint:gosec // it fits
+	return int64(m.HeapAlloc)
 }
 
 // TestLiveMany opens 400 streams: 200 are served and the others are refused. Pages still work,

@@ -388,7 +388,7 @@ func TestShared(t *testing.T) {
 	ended := make(chan int, callers)
 	for range callers {
 		go func() {
-			resp, err := http.Get(s.URL + "/any/prefix/queues") //nolint:noctx // the server of the test ends
+			resp, err := http.Get(s.URL + "/any/prefix/queues")
 			if err != nil {
 				ended <- 0
 				return
