@@ -222,6 +222,7 @@ func (f *Facts) Record() Record {
 		at, _ := slices.BinarySearchFunc(r.Timeline, &p, func(e Entry, t *Entry) int { return e.compare(t) })
 		r.Timeline = slices.Insert(r.Timeline, at, p)
 	}
+	showDeliveries(r.Timeline)
 	return r
 }
 

@@ -272,6 +272,42 @@ func TestStates(t *testing.T) {
 	}
 }
 
+// TestTimelineAfterKill shows that a timeline has the deliveries of an attempt one after the other.
+// The first consumer is killed, and the second one loses its lease. The clock of the node that
+// revokes the task is late.
+func TestTimelineAfterKill(t *testing.T) {
+	f := history.Facts{ID: "a"}
+	for _, e := range []events.Event{
+		{Type: events.TaskSent, NodeID: "web", Time: at(0)},
+		{Type: events.TaskReceived, NodeID: "killed", Time: at(1)},
+		{Type: events.TaskStarted, NodeID: "killed", Time: at(2)},
+		{Type: events.TaskReceived, NodeID: "lost", Time: at(30)},
+		{Type: events.TaskStarted, NodeID: "lost", Time: at(31)},
+		{Type: events.TaskReceived, NodeID: "lost", Time: at(40)},
+		{Type: events.TaskStarted, NodeID: "lost", Time: at(41)},
+		{Type: events.TaskFailed, NodeID: "lost", Time: at(42), Retry: true},
+		{Type: events.TaskRevoked, NodeID: "cli", Time: at(20)},
+	} {
+		f.Merge(fact(t, e, events.TaskInfo{Attempt: 1}))
+	}
+	f.Merge(fact(t, events.Event{Type: events.TaskReceived, NodeID: "killed", Time: at(35)}, events.TaskInfo{Attempt: 2}))
+	r := f.Record()
+	var got []string
+	for _, e := range r.Timeline {
+		got = append(got, e.Node+" "+string(e.Kind))
+	}
+	want := []string{
+		"web sent", "killed received", "killed started", "lost received", "lost started", "lost received", "lost started", "lost retried",
+		"cli revoked", "killed received",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("the timeline is\n%q, want\n%q", got, want)
+	}
+	if r.State != history.Received {
+		t.Errorf("the state is %s, want that of attempt 2", r.State)
+	}
+}
+
 // TestBounds merges more entries than a record has.
 func TestBounds(t *testing.T) {
 	f := history.Facts{ID: "a"}

@@ -176,6 +176,7 @@ type Record struct {
 	Progress *Progress `json:"progress,omitempty"` // nil: not reported
 
 	// Timeline holds the entries of all lives in their order; of more than 80 the first 20 and the
-	// last 60. A [Page] leaves it out.
+	// last 60. The entries of an attempt that several consumers had, one after the other, are ordered
+	// by consumer. A [Page] leaves it out.
 	Timeline []Entry `json:"timeline,omitempty"`
 }

@@ -63,8 +63,10 @@ type Tasks interface {
 	// first. A consumer shows at most 1,000 of each kind; RunningPage.More counts the others.
 	ListRunning(ctx context.Context, q RunningQuery) (RunningPage, error)
 	// CancelTask keeps a task from starting, as package revoke does. Change.Outcome is "noted" if
-	// consumers will skip it, and "removed" if its message was also removed. Returns [ErrNoConsumer]
-	// if no running consumer listens; the revocation is stored nevertheless.
+	// consumers will skip it, and "removed" if its message was also removed. It is [OutcomeUnknown] if
+	// no part knows the task; Change.Notes then name the parts that could not be asked. A broker that
+	// cannot find messages may have it: the outcome is "noted". Returns [ErrNoConsumer] if no running
+	// consumer listens. In all these cases the revocation is stored.
 	CancelTask(ctx context.Context, c Cancel) (Change, error)
 	// RunTask submits a copy of a task under a new id, Change.Copy, with the original arguments or
 	// edited ones. The copy has the name, metadata and headers of the original. It starts at once,
@@ -75,6 +77,9 @@ type Tasks interface {
 	// that the history has kept (events.Report.KeepArguments). Returns [ErrConflict] without one, and
 	// for tasks that are sealed or have conditions. Returns [ErrInvalid] for edited arguments that are
 	// not valid JSON. After another error the copy may have been submitted.
+	//
+	// With TaskRun.Now it makes the task itself due, and no copy. Returns [ErrConflict] if the task
+	// does not wait for its time, [ErrUnsupported] if the broker cannot change waiting messages.
 	RunTask(ctx context.Context, r TaskRun) (Change, error)
 }
 

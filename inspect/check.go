@@ -13,6 +13,7 @@ import (
 	"github.com/swarmiji/swarmiji/capability"
 	"github.com/swarmiji/swarmiji/control"
 	"github.com/swarmiji/swarmiji/events"
+	"github.com/swarmiji/swarmiji/inspect/internal/asides"
 	"github.com/swarmiji/swarmiji/inspect/internal/stats"
 	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/task"
@@ -209,7 +210,7 @@ func (l *Local) checkQueues(ctx context.Context, f *findings, named []string, c 
 	if err != nil {
 		f.fail("queues", err)
 	}
-	aside, err := l.readAsides(ctx)
+	aside, err := asides.Read(ctx, l.cfg.Settings)
 	if err != nil {
 		f.fail("stored settings", err)
 	}
@@ -235,7 +236,7 @@ func (l *Local) checkQueues(ctx context.Context, f *findings, named []string, c 
 }
 
 // checkOne checks a queue. It is wrong only for a named queue that it does not exist.
-func (l *Local) checkOne(ctx context.Context, f *findings, r *queueReader, aside *asides, name string, named bool) {
+func (l *Local) checkOne(ctx context.Context, f *findings, r *queueReader, aside *asides.Known, name string, named bool) {
 	found, err := r.read(ctx, []string{name})
 	switch {
 	case err != nil:
@@ -248,7 +249,7 @@ func (l *Local) checkOne(ctx context.Context, f *findings, r *queueReader, aside
 		return // no program uses this queue
 	}
 	q := &found[0]
-	checkQueue(f, q, aside.check(f, q, r.census))
+	checkQueue(f, q, checkAside(f, aside, q, r.census))
 	l.audit(ctx, f, name)
 	if side, err := r.broker.Stats(ctx, name+".suspects"); err == nil && side.Ready+side.Held+side.Dead > 0 {
 		f.warn("queue "+name, "an older version has left its side queue %s.suspects: %d waiting, %d held, %d dead letters; consumers of this version run what waits there from their next start on, and dead letters are requeued by 'swarmiji dead requeue %s.suspects'", name, side.Ready, side.Held, side.Dead, name)

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"time"
 
+	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/capability"
 	"github.com/swarmiji/swarmiji/events"
 	"github.com/swarmiji/swarmiji/inspect/internal/original"
 	"github.com/swarmiji/swarmiji/task"
@@ -21,6 +23,9 @@ func (l *Local) RunTask(ctx context.Context, r TaskRun) (Change, error) {
 	c := Change{Do: DoRunTask, Target: string(r.ID)}
 	if l.cfg.Broker == nil {
 		return c, missing("messages", needBroker)
+	}
+	if r.Now {
+		return l.runNow(ctx, c, r)
 	}
 	return l.once(ctx, c, r.Key, string(r.Args), func(ctx context.Context, id task.ID) (Change, error) {
 		return l.runTask(ctx, c, r, id)
@@ -60,6 +65,39 @@ func (l *Local) runTask(ctx context.Context, c Change, r TaskRun, id task.ID) (C
 		c.Done = 1
 		l.sent(ctx, s.queue, e)
 		return nil
+	})
+}
+
+// runNow makes a task due that waits for its time. The header that tells consumers of that time
+// stays, so that they do not delay the task again.
+func (l *Local) runNow(ctx context.Context, c Change, r TaskRun) (Change, error) {
+	if len(r.Args) > 0 || r.Key != "" {
+		return c, errorf(CodeInvalid, "Now runs the task itself, with its own arguments; leave Args and Key empty")
+	}
+	finder, ok := capability.As[broker.Finder](l.cfg.Broker)
+	if !ok {
+		return c, errorf(CodeUnsupported, "this broker cannot find and change a waiting message; run a copy")
+	}
+	s, err := l.look(ctx, TaskKey{ID: r.ID, Queues: r.Queues})
+	switch {
+	case err != nil:
+		return c, err
+	case len(s.found) == 0:
+		return c, errorf(CodeNotFound, "no part knows task %s", r.ID)
+	case s.message == nil || !s.message.At.After(time.Now()):
+		return c, errorf(CodeConflict, "task %s does not wait for its time", r.ID)
+	}
+	return l.change(ctx, c, map[string]any{"queue": s.queue, "now": true}, func(c *Change) error {
+		m := *s.message
+		m.Queue, m.At = s.queue, time.Now()
+		err := finder.Update(ctx, s.queue, m)
+		if errors.Is(err, broker.ErrNotFound) {
+			return errorf(CodeConflict, "a consumer has task %s", r.ID)
+		}
+		if err == nil {
+			c.Done = 1
+		}
+		return err
 	})
 }
 

@@ -231,4 +231,7 @@ type TaskRun struct {
 	// This holds for all processes that share a result store that is a resultstore.Claimer, and
 	// otherwise for the calls of one [Local]. After an error the next call with the key tries again.
 	Key string `json:"key,omitempty"`
+	// Now runs the task itself at once instead of a copy, if it waits for its time in a queue: it is
+	// delayed, or another attempt follows. Args and Key must be empty.
+	Now bool `json:"now,omitempty"`
 }

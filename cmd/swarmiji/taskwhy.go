@@ -197,8 +197,9 @@ func (a *app) taskCancelCmd() *cobra.Command {
 		Long: "Cancel keeps a task from starting. The cancellation is stored, so consumers that start later obey too. If the\n" +
 			"message is found in a queue, it is removed at once (removed); otherwise the next consumer skips it (noted). A\n" +
 			"running task continues, unless --terminate cancels its context. swarmiji revoke does the same for many tasks.\n\n" +
-			"Exit status: 4 if no running consumer listens to cancellations, which takes 3 s to find out. The cancellation\n" +
-			"is stored nevertheless.",
+			"Exit status: 3 if no part knows the task (unknown), 4 if no running consumer listens to cancellations, which\n" +
+			"takes 3 s to find out. The cancellation is stored nevertheless. On RabbitMQ a waiting task cannot be found, so\n" +
+			"that an unknown one is noted too.",
 		Example: "  swarmiji task cancel report-2026-10\n" +
 			"  swarmiji task cancel report-2026-10 --queue reports --terminate",
 		Args: cobra.ExactArgs(1),
@@ -217,6 +218,9 @@ func (a *app) taskCancelCmd() *cobra.Command {
 				}
 				tab := &cli.Table{Head: []string{"ID", "OUTCOME"}}
 				tab.Add(done.Target, done.Outcome)
+				if err == nil && done.Outcome == inspect.OutcomeUnknown {
+					err = fmt.Errorf("%w: no part knows task %s; check id, --queue and --namespace. The cancellation is stored nevertheless", cli.ErrNotFound, cli.Visible(done.Target))
+				}
 				return errors.Join(a.Show(&done, tab), err)
 			})
 		},

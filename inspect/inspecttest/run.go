@@ -71,6 +71,21 @@ func testRunTask(w *world) {
 		w.untilState(api, "r-later", inspect.StateDelayed)
 		w.untilState(api, again(inspect.TaskRun{ID: "r-later"}), inspect.State(task.StateSucceeded))
 		w.untilState(api, "r-later", inspect.StateDelayed)
+		_, err = api.RunTask(w.ctx(), inspect.TaskRun{ID: "r-later", Now: true, Args: json.RawMessage("1")})
+		w.is(err, inspect.ErrInvalid)
+		c, err := api.RunTask(w.ctx(), inspect.TaskRun{ID: "r-later", Now: true})
+		w.no(err)
+		if c.Done != 1 || c.Copy != "" {
+			w.Errorf("a delayed task runs now: %+v", c)
+		}
+		w.untilState(api, "r-later", inspect.State(task.StateSucceeded))
+		_, err = api.RunTask(w.ctx(), inspect.TaskRun{ID: "r-later", Now: true})
+		w.is(err, inspect.ErrConflict)
+		_, err = api.RunTask(w.ctx(), inspect.TaskRun{ID: "never", Now: true})
+		w.is(err, inspect.ErrNotFound)
+	} else if !w.finds() {
+		_, err = api.RunTask(w.ctx(), inspect.TaskRun{ID: "r-dead", Now: true})
+		w.is(err, inspect.ErrUnsupported)
 	}
 	if w.keeps() {
 		w.submit(okTask, "r-ok")

@@ -220,6 +220,15 @@ func testCancel(w *world) {
 	}
 	w.consume()
 	busy := w.api(1)
+	c, err = busy.CancelTask(w.ctx(), inspect.Cancel{ID: "x-never"})
+	w.no(err)
+	want := inspect.OutcomeUnknown
+	if !w.finds() {
+		want = "noted"
+	}
+	if c.Outcome != want || c.Done != 1 {
+		w.Errorf("a task that was never submitted is cancelled: %+v, want the outcome %s", c, want)
+	}
 	w.submit(slowTask, "x-2")
 	w.untilState(busy, "x-2", inspect.StateRunning)
 	c, err = busy.CancelTask(w.ctx(), inspect.Cancel{ID: "x-2", Terminate: true})

@@ -37,6 +37,12 @@ var inspecting = []rule{
 	},
 	{
 		"L4",
+		[]string{"inspect/internal/asides"},
+		[]string{"settings"},
+		"the stored settings name the queues of paused tasks",
+	},
+	{
+		"L4",
 		[]string{"inspect/internal/recent"},
 		nil,
 		"a list keeps values of any type",
