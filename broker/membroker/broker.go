@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/internal/messagecode"
 )
 
 var (
@@ -186,6 +187,11 @@ func (s *Server) check(m *broker.Message) error {
 	}
 	if s.maxBody > 0 && len(m.Body) > broker.BodyLimit(s.maxBody, m.Generation) {
 		return fmt.Errorf("membroker: %q: body of %d bytes, at most %d: %w", m.ID, len(m.Body), s.maxBody, broker.ErrTooLarge)
+	}
+	if m.Key != "" || m.Weight != 0 {
+		if err := messagecode.CheckKey(m); err != nil {
+			return fmt.Errorf("membroker: %q: %w", m.ID, err)
+		}
 	}
 	if m.Headers == nil && m.Properties == nil {
 		return nil

@@ -178,6 +178,9 @@ func (s *Server) declare(d broker.Queue) error {
 	if !slices.IsSorted(d.Levels) || len(d.Levels) > maxLevels {
 		return fmt.Errorf("membroker: levels of queue %q are not ascending or more than %d: %w", d.Name, maxLevels, broker.ErrMalformed)
 	}
+	if err := broker.RefuseFair(d); err != nil {
+		return fmt.Errorf("membroker: %w", err)
+	}
 	q, err := s.ensure(d.Name)
 	if err != nil {
 		return err
