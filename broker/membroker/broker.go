@@ -46,6 +46,7 @@ var (
 	_ broker.BatchPublisher = (*Broker)(nil)
 	_ broker.Retrier        = (*Broker)(nil)
 	_ broker.Declarer       = (*Broker)(nil)
+	_ broker.Describer      = (*Broker)(nil)
 	_ broker.Inspector      = (*Broker)(nil)
 	_ broker.DeadLetterer   = (*Broker)(nil)
 	_ broker.Finder         = (*Broker)(nil)
@@ -220,9 +221,9 @@ func (s *Server) check(m *broker.Message) error {
 }
 
 // Declare implements [broker.Declarer]. It creates the queues that do not exist. A queue may have
-// up to 255 levels. A queue that Subscribe or PutDead created gets its levels from the first
-// Declare. Later declarations change nothing; other levels are logged once per queue. It waits only
-// for a connection. It takes the Server's mutex and the queues' mutexes.
+// up to 255 levels. A queue that Subscribe or PutDead created gets its settings from the first
+// Declare. Later declarations change nothing; other settings are logged once per queue. It waits
+// only for a connection. It takes the Server's mutex and the queues' mutexes.
 //
 // Declare stops at the first error; the queues before it exist then. Returns ErrMalformed for an
 // invalid name, or for levels that descend or are too many. Returns ErrUnavailable if ctx ends
