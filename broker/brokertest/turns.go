@@ -159,6 +159,39 @@ func turnCases() []testCase {
 			},
 		},
 		{
+			Area: "fair", Name: "the turn of a released message is refunded", Needs: []need{needsFair},
+			Explain: "A message that was released without a delay has used no turn: its key is as far behind as before the delivery, also for the next subscription of the same Broker.",
+			Run: func(w *world) {
+				b := w.Open()
+				q := w.fairQueue(b, "refund")
+				w.publishAll(b, q, slices.Concat(series("a", 0, 20), series("b", 0, 20)))
+				first := w.subscribe(b, q, 16)
+				held := w.receiveN(first, 16)
+				w.closeSub(first)
+				ctx, cancel := w.Ctx()
+				defer cancel()
+				released := 0
+				for _, d := range held {
+					if d.Message().Key == "a" {
+						released++
+						w.Must(d.Release(ctx, 0), "Release(%s)", name(d.Message()))
+					} else {
+						w.Must(broker.AckSync(ctx, d), "AckSync(%s)", name(d.Message()))
+					}
+				}
+				s := w.subscribe(b, q, 1)
+				got := map[string]int{}
+				for range released {
+					d := w.receive(s)
+					got[d.Message().Key]++
+					w.ack(d)
+				}
+				if got["b"] > 2 { // a turn, and the message held
+					w.Errorf("b was %d deliveries ahead, and of the next %d %v are by key", 16-released, released, got)
+				}
+			},
+		},
+		{
 			Area: "fair", Name: "a delayed message takes its turn when due", Needs: []need{needsFair, needsDelays, needsInspect},
 			Explain: "A delayed message takes a turn of its key from when it is due on: another key's backlog does not delay it.",
 			Run: func(w *world) {
