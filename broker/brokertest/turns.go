@@ -10,7 +10,7 @@ import (
 	"github.com/swarmiji/swarmiji/capability"
 )
 
-// turnCases returns the cases of exact turns over keys. They read with a prefetch of 1, so that the
+// turnCases returns the cases of exact turns over keys. They read with a prefetch of 1. So the
 // consumer holds at most one message that it fetched before the last change of the queue.
 func turnCases() []testCase {
 	return []testCase{

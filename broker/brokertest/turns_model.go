@@ -184,7 +184,7 @@ func (m *turnModel) ack() {
 }
 
 // release releases the held delivery: it stands first in its key again. The comparisons of the key
-// begin anew, because its turn is refunded at the next claim only.
+// begin again, because its turn may be refunded at the next claim only.
 func (m *turnModel) release() {
 	d := m.take()
 	if d == nil {
@@ -198,7 +198,7 @@ func (m *turnModel) release() {
 	m.restart(key)
 }
 
-// restart begins all comparisons of a key anew.
+// restart begins all comparisons of a key again.
 func (m *turnModel) restart(key string) {
 	for pair := range m.pairs {
 		if pair[0] == key || pair[1] == key {

@@ -21,8 +21,8 @@ func (q *queue) nextInTurn() *item {
 	return nil
 }
 
-// makeFair moves the ready items of old, the levels of a queue that was not fair, to turns in the
-// queue's new levels, in their order. Call it with q.mu held.
+// makeFair moves the ready items of old to turns in the queue's new levels, in their order. old are
+// the levels of the queue before it was fair. Call it with q.mu held.
 func (q *queue) makeFair(old []level) {
 	for i := range q.levels {
 		q.levels[i].keys = new(turns.Turns[*item])

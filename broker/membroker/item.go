@@ -13,8 +13,8 @@ type place uint8
 const (
 	gone  place = iota // acknowledged, dead-lettered, removed or replaced
 	ready              // in the ring or the turns of its level
-	// in the heap or the turns of its level: returned by a consumer, before everything in the ring or
-	// in its key
+	// in the heap or the turns of its level: returned by a consumer, before everything in the ring
+	// or in its key
 	returned
 	delayed // waiting for its time
 	held    // delivered and not settled
@@ -25,13 +25,14 @@ const (
 type item struct {
 	m     *broker.Message
 	q     *queue
-	same  *item               // the item before it with the same ID in the same queue, or nil
-	seq   uint64              // order of arrival in the queue
-	index int                 // in the ring or the heap; -1: in no heap
-	entry *turns.Entry[*item] // in the turns of its level, also while it is held; nil: the queue is not fair
-	due   time.Time           // due time of a delayed item; it does not change while the item is delayed
-	since int64               // when it became ready the last time, in Unix nanoseconds
-	count int32               // number of deliveries
+	same  *item  // the item before it with the same ID in the same queue, or nil
+	seq   uint64 // order of arrival in the queue
+	index int    // in the ring or the heap; -1: in no heap
+	// in the turns of its level, also while it is held; nil: the queue is not fair
+	entry *turns.Entry[*item]
+	due   time.Time // due time of a delayed item; it does not change while the item is delayed
+	since int64     // when it became ready the last time, in Unix nanoseconds
+	count int32     // number of deliveries
 	level uint8
 	place place
 	newer bool     // a later item has the same ID: q.byID leads to that one

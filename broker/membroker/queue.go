@@ -127,8 +127,8 @@ func (q *queue) dropWaiting(it *item) {
 	}
 }
 
-// append makes the item ready at the end of its level, with a new seq, since the time now. In a fair
-// queue it is at the end of its key. It wakes no receiver. Call it with q.mu held.
+// append makes the item ready at the end of its level, with a new seq, since the time now. In a
+// fair queue it is at the end of its key. It wakes no receiver. Call it with q.mu held.
 func (q *queue) append(it *item, now time.Time) {
 	it.level = q.levelOf(it.m.Priority)
 	it.seq = q.seq

@@ -12,8 +12,8 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// testFair: behind the backlog of one fairness key, the tasks of another start soon. So does a
-// retry, which keeps its key. The dead letter of a failed task has its key and its weight.
+// testFair: behind the backlog of one fairness key, the tasks of another start soon. Its retries
+// keep the key and start soon too. The dead letter of a failed task has its key and its weight.
 func testFair(t *testing.T, open Open) {
 	const (
 		backlog = 200

@@ -257,8 +257,8 @@ func (t *Turns[T]) reset() {
 	t.idle, t.clock, t.set = t.idle[:0], 0, 0
 }
 
-// removed counts an item that was removed from l, moves an empty line to idle, advances the clock,
-// and forgets the idle lines that the clock has reached.
+// removed counts an item that was removed from l. It moves an empty line to idle and advances the
+// clock. It forgets the idle lines that the clock has reached.
 func (t *Turns[T]) removed(l *line[T]) {
 	t.n--
 	if l.empty() {

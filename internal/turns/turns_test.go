@@ -223,8 +223,8 @@ func checkOrder(t *rapid.T, real *turns.Turns[*item]) {
 	}
 }
 
-// TestTurnsDiffer shows that the starts, divided by the weight, of two keys with items never differ
-// by more than a turn of each since any moment, whatever the other keys do.
+// TestTurnsDiffer compares the starts, divided by the weight, of two keys with items. Since any
+// moment they differ by at most a turn of each, whatever the other keys do.
 func TestTurnsDiffer(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var all turns.Turns[string]
@@ -283,7 +283,7 @@ func TestWeights(t *testing.T) {
 }
 
 // TestOneAtATime shows that a key with one item at a time gets no more turns than a key with a
-// backlog: its tag is kept while it has none.
+// backlog: its tag is kept while it has no item.
 func TestOneAtATime(t *testing.T) {
 	var all turns.Turns[string]
 	for i := range 1000 {
