@@ -313,5 +313,4 @@ func exportData() (map[string]string, error) {
 			exports[p.ImportPath] = p.Export
 		}
 	}
-
 }

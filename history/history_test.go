@@ -190,44 +190,74 @@ func TestStates(t *testing.T) {
 		i    events.TaskInfo
 		want func(r *history.Record) bool
 	}{
-		{events.Event{Type: events.TaskSent, Name: "n", Queue: "q", NodeID: "web"}, events.TaskInfo{Due: at(10), Root: "r", Parent: "p", Group: "g"},
+		{
+			events.Event{Type: events.TaskSent, Name: "n", Queue: "q", NodeID: "web"},
+			events.TaskInfo{Due: at(10), Root: "r", Parent: "p", Group: "g"},
 			func(r *history.Record) bool {
 				return r.State == history.Pending && r.Due == at(10) && r.Node == "web" && r.Root == "r" && r.Group == "g"
-			}},
-		{events.Event{Type: events.TaskReceived, Name: "n", Queue: "q", NodeID: "w1"}, events.TaskInfo{},
-			func(r *history.Record) bool { return r.State == history.Received && r.Node == "w1" && r.Attempts == 0 }},
-		{events.Event{Type: events.TaskStarted, NodeID: "w1"}, events.TaskInfo{},
-			func(r *history.Record) bool { return r.State == history.Started && r.Attempts == 1 && r.Wait == 0 }},
-		{events.Event{Type: "task-progress", Fields: map[string]any{"done": 3, "total": 10, "note": "x"}}, events.TaskInfo{},
+			},
+		},
+		{
+			events.Event{Type: events.TaskReceived, Name: "n", Queue: "q", NodeID: "w1"},
+			events.TaskInfo{},
+			func(r *history.Record) bool { return r.State == history.Received && r.Node == "w1" && r.Attempts == 0 },
+		},
+		{
+			events.Event{Type: events.TaskStarted, NodeID: "w1"},
+			events.TaskInfo{},
+			func(r *history.Record) bool { return r.State == history.Started && r.Attempts == 1 && r.Wait == 0 },
+		},
+		{
+			events.Event{Type: "task-progress", Fields: map[string]any{"done": 3, "total": 10, "note": "x"}},
+			events.TaskInfo{},
 			func(r *history.Record) bool {
 				return r.State == history.Started && r.Progress.Done == 3 && r.Progress.Total == 10 && r.Progress.Note == "x"
-			}},
+			},
+		},
 		// a snooze: received again in the same attempt
-		{events.Event{Type: events.TaskReceived, Name: "n", Queue: "q"}, events.TaskInfo{Generation: 1},
-			func(r *history.Record) bool { return r.State == history.Received }},
+		{
+			events.Event{Type: events.TaskReceived, Name: "n", Queue: "q"},
+			events.TaskInfo{Generation: 1},
+			func(r *history.Record) bool { return r.State == history.Received },
+		},
 		{events.Event{Type: events.TaskStarted}, events.TaskInfo{Generation: 1}, func(r *history.Record) bool { return r.State == history.Started }},
 		{events.Event{Type: events.TaskAwaiting}, events.TaskInfo{Generation: 1}, func(r *history.Record) bool { return r.State == history.Awaiting }},
-		{events.Event{Type: events.TaskFailed, Retry: true, Exception: "boom"}, events.TaskInfo{Generation: 1, Class: "Boom"},
+		{
+			events.Event{Type: events.TaskFailed, Retry: true, Exception: "boom"},
+			events.TaskInfo{Generation: 1, Class: "Boom"},
 			func(r *history.Record) bool {
 				return r.State == history.Retrying && r.Error == "boom" && r.Class == "Boom"
-			}},
-		{events.Event{Type: events.TaskSent, Retries: 1, Name: "n", Queue: "q2"}, events.TaskInfo{},
+			},
+		},
+		{
+			events.Event{Type: events.TaskSent, Retries: 1, Name: "n", Queue: "q2"},
+			events.TaskInfo{},
 			func(r *history.Record) bool {
 				return r.State == history.Retrying && r.Queue == "q2" && r.Error == "boom"
-			}},
-		{events.Event{Type: events.TaskFailed, Exception: "bang", Stack: "main.go"}, events.TaskInfo{Generation: 2, Attempt: 2, DeadLetter: true},
+			},
+		},
+		{
+			events.Event{Type: events.TaskFailed, Exception: "bang", Stack: "main.go"},
+			events.TaskInfo{Generation: 2, Attempt: 2, DeadLetter: true},
 			func(r *history.Record) bool {
 				return r.State == history.Failed && r.DeadLetter && r.Error == "bang" && r.Stack == "main.go" && r.Attempts == 2
-			}},
-		{events.Event{Type: events.TaskRevoked, Fields: map[string]any{"expired": true}}, events.TaskInfo{Life: 1},
+			},
+		},
+		{
+			events.Event{Type: events.TaskRevoked, Fields: map[string]any{"expired": true}},
+			events.TaskInfo{Life: 1},
 			func(r *history.Record) bool {
 				return r.State == history.Expired && !r.DeadLetter && r.Error == "" && r.Life == 1
-			}},
+			},
+		},
 		{events.Event{Type: events.TaskRevoked}, events.TaskInfo{Life: 2}, func(r *history.Record) bool { return r.State == history.Revoked }},
-		{events.Event{Type: events.TaskSucceeded, Result: "1", Runtime: time.Second}, events.TaskInfo{Life: 3},
+		{
+			events.Event{Type: events.TaskSucceeded, Result: "1", Runtime: time.Second},
+			events.TaskInfo{Life: 3},
 			func(r *history.Record) bool {
 				return r.State == history.Succeeded && r.Result == "1" && r.Run == time.Second && r.Ended == r.Changed
-			}},
+			},
+		},
 	} {
 		step.e.Time = at(n)
 		f.Merge(fact(t, step.e, step.i))

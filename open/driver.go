@@ -24,6 +24,15 @@ type Driver interface {
 	Parts(t *Target) (Parts, error)
 }
 
+// DatabaseDriver is an optional interface of a [Driver] whose Parts have a Database. It constructs
+// the stores that only a database has, for a namespace in the Database of Parts. It does not
+// connect. These stores are not in Parts, so that a program for tasks alone does not link them.
+type DatabaseDriver interface {
+	Driver
+	Outbox(db sqldb.DB, namespace string) (OutboxStore, error)
+	History(db sqldb.DB, namespace string) (HistoryStore, error)
+}
+
 // Scheme describes the URLs of one scheme.
 type Scheme struct {
 	Name   string   // lower-case letters, digits, '_', '-' and '+', such as redis
@@ -115,10 +124,10 @@ type Parts struct {
 	// Schedule constructs the store for the schedule with this name.
 	Schedule func(name string) (ScheduleStore, error)
 	Jobs     func() (jobs.Store, error)
-	Outbox   func(namespace string) (OutboxStore, error)
-	History  func(namespace string) (HistoryStore, error)
-	// Settings constructs the store of settings. nil: they are retained events on the bus.
 	Settings func(namespace string) (settings.Store, error)
+	// EventSettings constructs a store of settings with weaker promises, on a bus of its own. A
+	// [Swarm] uses it if no server of its URL has Settings. The namespace is for this bus alone.
+	EventSettings func(namespace string) (settings.Store, error)
 }
 
 // Running describes the resources that Start has started or found.

@@ -53,8 +53,9 @@ func (r *Registry) History(ctx context.Context, url string, o HistoryOptions) (H
 
 // history constructs the history with t's namespace. Returns an error if the scheme has no history.
 func (t *target) history() (HistoryStore, error) {
-	if t.parts.History == nil {
+	d, ok := t.databaseDriver()
+	if !ok {
 		return nil, fmt.Errorf("%s:// has no history of tasks, which is in a SQL database; sqlite:// and postgres:// do", t.Scheme.Name)
 	}
-	return t.parts.History(t.namespace)
+	return d.History(t.parts.Database, t.namespace)
 }

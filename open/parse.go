@@ -22,6 +22,7 @@ type target struct {
 	namespace string
 	retain    events.Retention
 	options   Options
+	driver    Driver
 	parts     Parts
 	running   Running
 }
@@ -69,7 +70,7 @@ func (r *Registry) parseFor(list string, p purpose, o Options) (*target, error) 
 	o.TLS = present(o.TLS)
 	t := &target{
 		Target:   Target{Scheme: s, Params: make(map[string]string), Name: o.Name, TLS: o.TLS, Logger: o.Logger},
-		registry: r, text: list, options: o,
+		registry: r, text: list, options: o, driver: e.driver,
 	}
 	urls := split(list)
 	if s.Place == PlaceDatabase {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/capability"
 	"github.com/swarmiji/swarmiji/events"
 	"github.com/swarmiji/swarmiji/jobs"
 	"github.com/swarmiji/swarmiji/limit"
@@ -161,8 +162,15 @@ func (t *target) jobs() (jobs.Store, error) {
 
 // outbox constructs the outbox with t's namespace. Returns an error if the scheme has no outbox.
 func (t *target) outbox() (OutboxStore, error) {
-	if t.parts.Outbox == nil {
+	d, ok := t.databaseDriver()
+	if !ok {
 		return nil, fmt.Errorf("%s:// has no outbox, which is in the database of your transactions; sqlite:// and postgres:// do", t.Scheme.Name)
 	}
-	return t.parts.Outbox(t.namespace)
+	return d.Outbox(t.parts.Database, t.namespace)
+}
+
+// databaseDriver returns the driver of t, if it has stores in a database.
+func (t *target) databaseDriver() (DatabaseDriver, bool) {
+	d, ok := capability.As[DatabaseDriver](t.driver)
+	return d, ok && t.parts.Database != nil
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/swarmiji/swarmiji/broker/membroker"
 	"github.com/swarmiji/swarmiji/consumer"
 	"github.com/swarmiji/swarmiji/events"
+	"github.com/swarmiji/swarmiji/events/memevents"
 	"github.com/swarmiji/swarmiji/internal/testserver"
 	"github.com/swarmiji/swarmiji/limit"
 	"github.com/swarmiji/swarmiji/open"
@@ -25,6 +26,8 @@ import (
 	"github.com/swarmiji/swarmiji/open/sqlite"
 	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/resultstore/memresults"
+	"github.com/swarmiji/swarmiji/settings"
+	"github.com/swarmiji/swarmiji/settings/memsettings"
 )
 
 var _ open.TLSConfig = (*tls.Config)(nil)
@@ -104,6 +107,59 @@ func TestWithoutBus(t *testing.T) {
 	for want, o := range map[string]open.Options{"carries no events": {Retain: events.Retention{Age: time.Hour}}, "Limits need": limits} {
 		if _, err := r.Open(t.Context(), "shop://", o); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
+		}
+	}
+}
+
+// weak is a driver of another module, with and without a store of settings on its bus.
+type weak struct {
+	schemes
+	settings bool
+}
+
+func (d weak) Parts(*open.Target) (open.Parts, error) {
+	parts, err := busless{}.Parts(nil)
+	parts.Events = func(string, events.Retention) (events.EventBus, error) { return memevents.New(memevents.Config{}), nil }
+	if d.settings {
+		parts.EventSettings = func(namespace string) (settings.Store, error) {
+			if namespace != "shop_settings" {
+				return nil, fmt.Errorf("the bus of the settings has the namespace %q", namespace)
+			}
+			return memsettings.New(), nil
+		}
+	}
+	return parts, err
+}
+
+// TestEventSettings shows that settings on a bus have a namespace of their own and give way to
+// those of another server. A server without any store of settings carries none.
+func TestEventSettings(t *testing.T) {
+	for _, c := range []struct {
+		settings bool
+		events   string
+		want     bool
+	}{{true, "", true}, {false, "", false}, {false, "mem://", true}} {
+		var r open.Registry
+		if err := r.Register(weak{schemes{"weak"}, c.settings}); err != nil {
+			t.Fatal(err)
+		}
+		o := open.Options{Namespace: "shop", Events: c.events}
+		swarm, err := r.Open(t.Context(), "weak://", o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := swarm.Settings != nil; got != c.want {
+			t.Errorf("%+v: a swarm with settings: %t", c, got)
+		}
+		store, err := r.Settings(t.Context(), "weak://", o)
+		if got := err == nil; got != c.want {
+			t.Errorf("%+v: the settings alone: %v", c, err)
+		}
+		if err == nil && store.Close(t.Context()) != nil {
+			t.Error("the settings cannot be closed")
+		}
+		if err := swarm.Close(t.Context()); err != nil {
+			t.Error(err)
 		}
 	}
 }
@@ -209,6 +265,8 @@ func TestNoParts(t *testing.T) {
 		"carries no events":  func() error { _, err := r.Events(t.Context(), "hollow://", open.Options{}); return err },
 		"keeps no schedules": func() error { _, err := r.Schedule(t.Context(), "hollow://", open.ScheduleOptions{}); return err },
 		"keeps no jobs":      func() error { _, err := r.Jobs(t.Context(), "hollow://", open.JobsOptions{}); return err },
+		"has no outbox":      func() error { _, err := r.Outbox(t.Context(), "hollow://", open.OutboxOptions{}); return err },
+		"has no history":     func() error { _, err := r.History(t.Context(), "hollow://", open.HistoryOptions{}); return err },
 	} {
 		if err := f(); err == nil || !strings.Contains(err.Error(), "hollow:// "+want) {
 			t.Errorf("%v, want %q", err, want)

@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 
-	"github.com/swarmiji/swarmiji/events"
 	"github.com/swarmiji/swarmiji/settings"
-	"github.com/swarmiji/swarmiji/settings/eventsettings"
 )
 
 // Settings returns the store of settings of a URL, see [Swarm].Settings. It connects at first use.
@@ -34,44 +32,23 @@ func (ts *targets) settings() *target {
 	switch {
 	case ts.broker.parts.Settings != nil:
 		return ts.broker
-	case ts.events.parts.Settings != nil, ts.events.parts.Events != nil:
+	case ts.events.parts.Settings != nil, ts.events.parts.EventSettings != nil:
 		return ts.events
 	}
 	return nil
 }
 
-// settings constructs the store of settings of t. On a server without one, it retains them as
-// events on a bus of its own.
+// settings constructs the store of settings of t. On a server without one, they are events on a bus
+// of its own.
 func (t *target) settings() (settings.Store, error) {
 	if t.parts.Settings != nil {
 		return t.parts.Settings(t.namespace)
 	}
-	beside := *t
-	beside.namespace, beside.retain = besideNamespace(t.namespace), eventsettings.Retention()
-	bus, err := beside.events()
-	if err != nil {
-		return nil, err
-	}
-	s, err := eventsettings.New(eventsettings.Config{Events: bus, Logger: t.Logger})
-	if err != nil {
-		return nil, errors.Join(err, bus.Close(context.Background())) // it was never used
-	}
-	return &busSettings{s, bus}, nil
+	return t.parts.EventSettings(besideNamespace(t.namespace))
 }
 
 // besideNamespace returns the namespace of the bus for settings.
 func besideNamespace(namespace string) string { return beside(namespace, "_settings") }
-
-// busSettings is a store of settings with a bus of its own.
-type busSettings struct {
-	*eventsettings.Store
-	bus events.EventBus
-}
-
-// Close closes the store and then its bus.
-func (s *busSettings) Close(ctx context.Context) error {
-	return errors.Join(s.Store.Close(ctx), s.bus.Close(ctx))
-}
 
 // ownedSettings is a store of settings with resources that were started for it.
 type ownedSettings struct {

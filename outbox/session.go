@@ -16,13 +16,13 @@ const (
 	// wakeGap is the shortest wait after such a read, since other changes of the database wake too.
 	wakeGap = 10 * time.Millisecond
 
-	// awayBase and awayMax limit the wait after an error of the database or without a broker.
-	awayBase = 50 * time.Millisecond
-	awayMax  = 5 * time.Second
+	// outageBase and outageMax limit the wait after an error of the database or without a broker.
+	outageBase = 50 * time.Millisecond
+	outageMax  = 5 * time.Second
 
-	// awayAgain is the number of errors in a row after which messages that could not be sent count as
-	// failed.
-	awayAgain = 2
+	// outageErrors is the number of errors in a row after which messages that could not be sent count
+	// as failed.
+	outageErrors = 2
 
 	// retryBase and retryMax limit the wait after a failed publish of one message.
 	retryBase = 250 * time.Millisecond
@@ -57,7 +57,7 @@ type session struct {
 	leased    time.Time  // before the last call of Lease that succeeded; zero: none has
 	pending   Settlement // outcomes that are not stored yet
 	idle      time.Duration
-	away      int                  // errors in a row
+	failures  int                  // errors in a row
 	failing   bool                 // the last publish had failures
 	recovered bool                 // the last page was sent without failures
 	rests     map[string]time.Time // until when silent queues get no messages
@@ -76,14 +76,14 @@ func (s *session) run(ctx context.Context, changed <-chan struct{}) error {
 			return err
 		}
 		if err != nil {
-			if s.away == 0 { // once for each interruption
+			if s.failures == 0 { // once for each interruption
 				s.Logger.WarnContext(ctx, "outbox: the relay is interrupted and tries again", "error", err)
 			}
-			wake.Sleep(ctx, backoff(awayBase, awayMax, s.away))
-			s.away++
+			wake.Sleep(ctx, backoff(outageBase, outageMax, s.failures))
+			s.failures++
 			continue
 		}
-		s.away = 0
+		s.failures = 0
 		if found {
 			s.idle = minIdle
 			continue
@@ -238,7 +238,7 @@ func (s *session) publish(ctx context.Context, rows []Row) error {
 			ms[i] = wave[i].Outgoing
 		}
 		var unsent []*Row
-		var away, closed error
+		var unavailable, closed error
 		begun := time.Now()
 		for i, err := range broker.BatchErrors(broker.PublishBatch(publishing, s.Broker, ms), len(ms)) {
 			if s.outcome(&wave[i], err) {
@@ -251,21 +251,22 @@ func (s *session) publish(ctx context.Context, rows []Row) error {
 			case errors.Is(err, broker.ErrClosed):
 				closed = err
 			case errors.Is(err, broker.ErrUnavailable):
-				unsent, away = append(unsent, &wave[i]), err
+				unsent, unavailable = append(unsent, &wave[i]), err
 			}
 		}
 		if closed != nil {
 			return closed
 		}
 		all := len(unsent) == len(wave)
-		// A broker can be away for some queues only. Their messages must not hide those behind them.
-		if !all || s.away >= awayAgain {
+		// A broker can be unavailable for some queues only. Their messages must not hide those behind
+		// them.
+		if !all || s.failures >= outageErrors {
 			for _, r := range unsent {
-				s.fail(r, away, min(backoff(retryBase, retryMax, r.Failures), awayMax))
+				s.fail(r, unavailable, min(backoff(retryBase, retryMax, r.Failures), outageMax))
 			}
 		}
 		if all {
-			return away
+			return unavailable
 		}
 		rows = later
 	}

@@ -44,8 +44,11 @@ func TestUnknownFields(t *testing.T) {
 // unknown keys are ignored.
 func TestBadValues(t *testing.T) {
 	s := settings.Read([]settings.Value{
-		{Key: "queue/q/pause", Data: []byte(`{"by":7}`)}, {Key: "queue/r/pause", Data: []byte(`{}`)}, {Key: "queue/q/color", Data: []byte(`x`)},
-		{Key: "aside/q/mail", Revision: 3}, {Key: "one"},
+		{Key: "queue/q/pause", Data: []byte(`{"by":7}`)},
+		{Key: "queue/r/pause", Data: []byte(`{}`)},
+		{Key: "queue/q/color", Data: []byte(`x`)},
+		{Key: "aside/q/mail", Revision: 3},
+		{Key: "one"},
 	})
 	if diff := cmp.Diff([]string{"queue/q/pause"}, s.Bad); diff != "" {
 		t.Errorf("bad keys (-want +got):\n%s", diff)

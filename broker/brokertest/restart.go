@@ -23,7 +23,8 @@ func restartCases() []testCase {
 			b := w.Open()
 			var checks []func()
 			for _, part := range []lasting{
-				{store: lastingMessages}, {store: lastingAcks},
+				{store: lastingMessages},
+				{store: lastingAcks},
 				{needs: []need{needsDelays}, store: lastingDelays},
 				{needs: []need{needsDeadLetters}, store: lastingLetters},
 				{needs: []need{needsWitness}, store: lastingNotes},

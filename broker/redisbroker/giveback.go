@@ -19,15 +19,16 @@ func (f *fetcher) returnUnreceived() {
 	own := s.owner
 	s.mu.Unlock()
 	for attempt := 0; !s.isLost(own); attempt++ {
-		// Messages that the server has delivered without an answer that arrived are claimed again first.
 		last, err := s.stopHandover(s.b.ctx, own)
-		if err == nil && last > s.lastClaim(own) {
-			err = f.claim(own, 1)
+		// Read before takeUnreceived: messages that arrive later go back in the next attempt.
+		all := last <= s.lastClaim(own)
+		if err == nil && !all { // the messages are on their way, or were lost
+			err = f.claim(own, 1) // if they arrive first, it claims another, and the owner waits again
 		}
 		if err == nil {
 			err = f.returnHeld(s.takeUnreceived())
 		}
-		if err == nil && last <= s.lastClaim(own) {
+		if err == nil && all {
 			break
 		}
 		if err != nil && !s.b.pause(s.b.ctx, attempt) {

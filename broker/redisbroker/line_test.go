@@ -17,6 +17,15 @@ type line struct {
 	drop  []byte        // the answer to the next command that contains these bytes is lost
 	lost  chan struct{} // closed when it was lost
 	mute  []byte        // the next answer or message that contains these bytes is lost
+	late  *late         // nil: messages come in time
+}
+
+// late describes messages of channels that the Broker receives late.
+type late struct {
+	last, until []byte
+	here        chan struct{} // closed when the last message has come
+	pass        chan struct{} // closed when the Broker may have them
+	handled     chan struct{} // closed when the Broker has handled them
 }
 
 func newLine() *line { return &line{conns: make(map[*lineConn]struct{})} }
@@ -25,7 +34,8 @@ type lineConn struct {
 	net.Conn
 	l *line
 
-	lost chan struct{} // the next answer must be lost
+	lost   chan struct{} // the next answer must be lost
+	passed *late         // its next Read shows that the Broker has handled these messages
 }
 
 func (c *lineConn) Close() error {
@@ -40,12 +50,39 @@ func (c *lineConn) Write(p []byte) (int, error) {
 	if c.l.drop != nil && bytes.Contains(p, c.l.drop) {
 		c.lost, c.l.drop = c.l.lost, nil
 	}
+	late := c.l.late
+	if late != nil && bytes.Contains(p, late.until) {
+		c.l.late = nil
+	} else {
+		late = nil
+	}
 	c.l.mu.Unlock()
+	if late != nil {
+		close(late.pass)
+		<-late.handled
+	}
 	return c.Conn.Write(p)
 }
 
 func (c *lineConn) Read(p []byte) (int, error) {
+	if c.passed != nil {
+		close(c.passed.handled)
+		c.passed = nil
+	}
 	n, err := c.Conn.Read(p)
+	c.l.mu.Lock()
+	late := c.l.late
+	c.l.mu.Unlock()
+	if late != nil && bytes.Contains(p[:n], []byte("\r\nmessage\r\n")) {
+		for err == nil && !bytes.Contains(p[:n], late.last) {
+			var more int
+			more, err = c.Conn.Read(p[n:])
+			n += more
+		}
+		close(late.here)
+		<-late.pass
+		c.passed = late
+	}
 	c.l.mu.Lock()
 	defer c.l.mu.Unlock()
 	if c.lost == nil && c.l.mute != nil && bytes.Contains(p[:n], c.l.mute) {
@@ -120,4 +157,15 @@ func (l *line) loseMessage(text string) <-chan struct{} {
 	defer l.mu.Unlock()
 	l.mute, l.lost = []byte(text), make(chan struct{})
 	return l.lost
+}
+
+// delayMessages makes the line keep back the next messages of a channel, up to the one that
+// contains last. They pass when the Broker sends a command that contains until. The server gets
+// that command after the Broker has handled the messages. The returned channel is closed when the
+// last message has come.
+func (l *line) delayMessages(last, until string) <-chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.late = &late{[]byte(last), []byte(until), make(chan struct{}), make(chan struct{}), make(chan struct{})}
+	return l.late.here
 }

@@ -61,6 +61,27 @@ func TestLostClaimAtClose(t *testing.T) {
 	}
 }
 
+// TestLateMessagesAtClose shows that Close returns messages that arrive while it returns others.
+func TestLateMessagesAtClose(t *testing.T) {
+	t.Parallel()
+	srv := testserver.RequireRedis(t)
+	ns := testserver.Namespace()
+	pub := connect(t, redisbroker.Config{Namespace: ns})
+	con, l := overLine(t, redisbroker.Config{Namespace: ns, Poll: patient}, srv)
+	q := declared(t, con, "q")
+	s := subscribe(t, con, q, 10)
+	waits(t, srv, ns, q, 1)
+	here := l.delayMessages("body of b", redisbroker.ScriptHash("release"))
+	publish(t, pub, q, message("a"), message("b"))
+	testwait.Closed(t, "the arrival of the messages", here)
+	if err := s.Close(testwait.Long(t)); err != nil {
+		t.Fatalf("Close: %v", err)
+	}
+	if st := stats(t, pub, q); st.Ready != 2 || st.Held != 0 {
+		t.Errorf("after Close: %+v", st)
+	}
+}
+
 func TestLostHandOver(t *testing.T) {
 	t.Parallel()
 	srv := testserver.RequireRedis(t)

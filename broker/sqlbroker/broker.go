@@ -90,7 +90,7 @@ func New(cfg Config) (*Broker, error) {
 		Owner: b.owner(), Send: b.insert, Kind: sqlconn.Always[row](conn.Single), Size: rowSize, Resend: b.isSame,
 	}
 	reader := b.owner()
-	reader.Ready = b.gather
+	reader.Ready = b.readyToPeek
 	b.peeks = &sqlconn.Batcher[*peek]{Owner: reader, Send: b.peekAll, Kind: sqlconn.Always[*peek](conn.View)}
 	return b, nil
 }
@@ -217,22 +217,22 @@ func (b *Broker) Close(ctx context.Context) error {
 	b.ended = true
 	b.mu.Unlock()
 	b.end()
-	gone := make(chan struct{})
+	answered := make(chan struct{})
 	go func() {
 		b.work.Wait()
-		close(gone)
+		close(answered)
 	}()
 	t := time.NewTimer(answerTimeout)
 	defer t.Stop()
 	select {
-	case <-gone: // the last answers have arrived
+	case <-answered: // the last answers have arrived
 	case <-t.C:
 	case <-ctx.Done():
 	}
 	b.cut() // ends the statements that still run
 	err := b.conn.Close(ctx)
 	select {
-	case <-gone:
+	case <-answered:
 	case <-ctx.Done():
 		err = errors.Join(err, ctx.Err())
 	}

@@ -30,14 +30,14 @@ type delivery struct {
 	count   int
 	lost    chan struct{}
 
-	claimed time.Time // when the answer to the claim had arrived
-	until   time.Time // the lease lasts at least until then
-	gone    bool      // lost is closed
-	state   settleState
-	next    chan struct{} // closed when the current settlement ends; nil: no waiter
-	maybe   kind          // a settlement of this kind may have been executed; 0: none
-	inTx    bool          // a transaction of AckTx may be open or committed
-	xact    string        // the id of that transaction on PostgreSQL, if AckTx has succeeded
+	claimed   time.Time // when the answer to the claim had arrived
+	until     time.Time // the lease lasts at least until then
+	leaseLost bool      // lost is closed
+	state     settleState
+	next      chan struct{} // closed when the current settlement ends; nil: no waiter
+	maybe     kind          // a settlement of this kind may have been executed; 0: none
+	inTx      bool          // a transaction of AckTx may be open or committed
+	xact      string        // the id of that transaction on PostgreSQL, if AckTx has succeeded
 	// Release has failed, perhaps because that transaction is open
 	unwanted bool
 }
@@ -51,7 +51,7 @@ func (d *delivery) key() []any {
 
 // alive reports whether the lease certainly lasts at now. Call it with the subscription's mutex
 // held, or for a delivery that Receive has not returned.
-func (d *delivery) alive(now time.Time) bool { return !d.gone && now.Before(d.until) }
+func (d *delivery) alive(now time.Time) bool { return !d.leaseLost && now.Before(d.until) }
 
 // Message implements [broker.Delivery]. It returns the same pointer each time.
 func (d *delivery) Message() *broker.Message { return &d.message }
@@ -79,12 +79,12 @@ func (d *delivery) beginSettle(ctx context.Context) error {
 		case d.state == settled:
 			s.mu.Unlock()
 			return d.wrapErr("settle", broker.ErrSettled)
-		case d.gone:
+		case d.leaseLost:
 			s.mu.Unlock()
 			return d.wrapErr("settle", broker.ErrLeaseLost)
 		case d.state == open && d.inTx:
 			s.mu.Unlock()
-			if gone, err := d.Settled(ctx); err != nil || gone {
+			if committed, err := d.Settled(ctx); err != nil || committed {
 				return cmp.Or(err, d.wrapErr("settle", broker.ErrSettled))
 			}
 			continue
@@ -169,7 +169,7 @@ func (d *delivery) Ack(ctx context.Context) error {
 // waits for its commit. Before that it makes the claim durable. Its errors are those of await.
 func (d *delivery) AckSync(ctx context.Context) error {
 	const what = "acknowledge in"
-	if err := d.keep(ctx, what); err != nil {
+	if err := d.makeDurable(ctx, what); err != nil {
 		return err
 	}
 	return d.await(ctx, settlement{d: d, kind: acked}, what)
@@ -292,11 +292,11 @@ func (s *subscription) setDurable(begun time.Time) {
 	}
 }
 
-// keep makes the claim of d durable, unless it is. It runs beside no renewal of leases: each leaves
-// out rows that the other has locked, and would take them for lost. It waits for the running
+// makeDurable makes the claim of d durable, unless it is. It runs beside no renewal of leases: each
+// leaves out rows that the other has locked, and would take them for lost. It waits for the running
 // renewal and for the database. Returns ErrUnavailable if ctx ends before anything was sent, and
 // the errors of await. It takes s.mu, but does not hold it while it waits.
-func (d *delivery) keep(ctx context.Context, what string) error {
+func (d *delivery) makeDurable(ctx context.Context, what string) error {
 	s := d.sub
 	if s.isDurable(d) {
 		return nil

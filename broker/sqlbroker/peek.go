@@ -61,10 +61,10 @@ func (f *fetcher) mayFind(ctx context.Context, c *claim) (ready bool, err error)
 	return e.V.ready, nil
 }
 
-// gather makes the tables, as ready does, before a read of the peeks. A poll wakes all waiting
-// subscriptions. So if a question came from a poll, gather first waits for gatherTime, and the
-// other questions share the read. Returns the errors of ready.
-func (b *Broker) gather(ctx context.Context) error {
+// readyToPeek makes the tables, as ready does, before a read of the peeks. A poll wakes all waiting
+// subscriptions. So if a question came from a poll, it first waits for gatherTime, and the other
+// questions share the read. Returns the errors of ready.
+func (b *Broker) readyToPeek(ctx context.Context) error {
 	if b.polling.Swap(false) {
 		wake.Sleep(ctx, gatherTime)
 	}

@@ -248,10 +248,10 @@ func (s *subscription) closeWithBroker(ctx context.Context) error {
 // if Receive has not returned it. It wakes both goroutines of the subscription. A second call does
 // nothing. Call it with s.mu held.
 func (s *subscription) lose(d *delivery) {
-	if d.gone {
+	if d.leaseLost {
 		return
 	}
-	d.gone = true
+	d.leaseLost = true
 	close(d.lost)
 	delete(s.held, d)
 	if i := slices.Index(s.ready[d.level], d); i >= 0 {

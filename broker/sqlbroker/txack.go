@@ -32,10 +32,10 @@ func (d *delivery) AckTx(ctx context.Context, t tx.Tx) error {
 	if err != nil {
 		return err
 	}
-	gone, xact := true, ""
+	deleted, xact := true, ""
 	err = d.sub.b.conn.Join(ctx, t, d.sub.b.ready, ackRights, func(ctx context.Context, j *sqlconn.Tx) error {
 		err := j.Row(ctx, d.sub.b.text.ackOne, d.key()...).Scan(&xact)
-		if gone = !errors.Is(err, sqlconn.ErrNoRows); !gone {
+		if deleted = !errors.Is(err, sqlconn.ErrNoRows); !deleted {
 			return nil
 		}
 		return err
@@ -46,7 +46,7 @@ func (d *delivery) AckTx(ctx context.Context, t tx.Tx) error {
 	case err != nil: // nothing was deleted, or the transaction cannot commit
 		d.inTx = again
 		return wrap(err, inTransaction, d.sub.q.name)
-	case gone:
+	case deleted:
 		d.xact = xact
 		return nil
 	case again: // on SQLite only: the earlier transaction is this one, or has committed
@@ -73,7 +73,7 @@ func (d *delivery) beginTx(ctx context.Context) (again bool, err error) {
 	switch {
 	case d.state != open:
 		err = broker.ErrSettled
-	case d.gone:
+	case d.leaseLost:
 		err = broker.ErrLeaseLost
 	}
 	s.mu.Unlock()
@@ -100,8 +100,8 @@ func (d *delivery) checkRolledBack(ctx context.Context, xact string) error {
 	if err == nil && aborted && token != nil && *token == d.token {
 		return nil
 	}
-	gone, err := d.Settled(ctx)
-	if gone || errors.Is(err, errOpenTx) {
+	ended, err := d.Settled(ctx)
+	if ended || errors.Is(err, errOpenTx) {
 		return broker.ErrSettled
 	}
 	return err
@@ -137,7 +137,7 @@ func (d *delivery) Settled(ctx context.Context) (bool, error) {
 	const what = "look for the end of a transaction in"
 	s := d.sub
 	s.mu.Lock()
-	state, inTx, lost, xact := d.state, d.inTx, d.gone, d.xact
+	state, inTx, lost, xact := d.state, d.inTx, d.leaseLost, d.xact
 	s.mu.Unlock()
 	switch {
 	case state == settled:

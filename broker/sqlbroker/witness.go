@@ -196,16 +196,16 @@ func (b *Broker) NodeState(ctx context.Context, node string) (broker.NodeState, 
 func (b *Broker) nodeState(ctx context.Context, node string) (broker.NodeState, error) {
 	begun, before := time.Now(), int64(0)
 	for {
-		var beat, gone, age int64
+		var beat, left, age int64
 		err := b.view(ctx, func(ctx context.Context, tx *sqlconn.Tx) error {
-			return tx.Row(ctx, b.text.look, b.cfg.Namespace, node).Scan(&beat, &gone, &age)
+			return tx.Row(ctx, b.text.look, b.cfg.Namespace, node).Scan(&beat, &left, &age)
 		})
 		switch {
 		case errors.Is(err, sqlconn.ErrNoRows):
 			return broker.NodeAbsent, nil
 		case err != nil:
 			return broker.NodeAbsent, err
-		case gone != 0:
+		case left != 0:
 			return broker.NodeLeft, nil
 		case before != 0 && beat > before:
 			return broker.NodePresent, nil

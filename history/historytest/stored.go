@@ -33,8 +33,10 @@ func testCounts(w *world) {
 	w.record(story("a")...) // again
 	w.record(event(events.TaskSent, "b", 61, named("mail.count", "mails")), event(events.TaskSent, "c", 62, named("mail.count", "slow")))
 	want := []history.Bucket{
-		{Kind: history.KindRetried, N: 1, Run: 30 * time.Millisecond}, {Kind: history.KindSent, N: 4},
-		{Kind: history.KindStarted, N: 2, Wait: 4 * time.Second}, {Kind: history.KindSucceeded, N: 1, Run: time.Second},
+		{Kind: history.KindRetried, N: 1, Run: 30 * time.Millisecond},
+		{Kind: history.KindSent, N: 4},
+		{Kind: history.KindStarted, N: 2, Wait: 4 * time.Second},
+		{Kind: history.KindSucceeded, N: 1, Run: time.Second},
 	}
 	if diff := cmp.Diff(want, w.counts(history.CountQuery{})); diff != "" {
 		w.Errorf("-want +got:\n%s", diff)

@@ -427,7 +427,7 @@ var layers = []rule{
 	{
 		"L5",
 		[]string{"open"},
-		[]string{"task", "@ports", "middleware", "limit", "revoke", "schedule", "settings", "settings/eventsettings", "jobs", "outbox", "history", "producer", "consumer", "control", "inspect", "events/liveness", "@memory", "@leaves", "sqldb"},
+		[]string{"task", "@ports", "middleware", "limit", "revoke", "schedule", "settings", "jobs", "outbox", "history", "producer", "consumer", "control", "inspect", "events/liveness", "@memory", "@leaves", "sqldb"},
 		"it wires adapters into producers and consumers, and knows those in memory alone: the others come with their drivers",
 	},
 	{
@@ -451,7 +451,7 @@ var layers = []rule{
 	{
 		"L6",
 		[]string{"@drivers"},
-		[]string{"open", "open/internal/*", "broker", "resultstore", "events", "limit", "limit/sqllimit", "settings", "jobs", "history/sqlhistory", "@adapters", "@connects", "@engines"},
+		[]string{"open", "open/internal/*", "broker", "resultstore", "events", "limit", "limit/sqllimit", "settings", "settings/eventsettings", "sqldb", "jobs", "history/sqlhistory", "@adapters", "@connects", "@engines"},
 		"a driver makes the adapters of one technology; TestDrivers says which",
 	},
 	{

@@ -49,7 +49,7 @@ func (g *group) begin(batch []*turn) ([]*turn, error) {
 	for {
 		waiting := batch[:0]
 		for _, t := range batch {
-			if t.gone() {
+			if t.hasLeft() {
 				t.end(nil)
 			} else {
 				waiting = append(waiting, t)

@@ -50,7 +50,7 @@ func Of(db sqldb.DB, component string) (*Conn, error) {
 // Conn returns a Conn for an adapter. component names the tables that [Conn.Ready] creates.
 func (d *DB) Conn(component string) *Conn {
 	c := &Conn{db: d, component: component, watchers: make(map[*Watcher]struct{})}
-	c.ring = newRing(func(topics []string) {
+	c.reminder = newReminder(func(topics []string) {
 		for _, t := range topics {
 			d.wake.Foreign(t) // also to the functions of Listen: the change is not one of this Conn
 		}
@@ -78,7 +78,7 @@ type Conn struct {
 	component string
 	life      context.Context // ends with Close
 	end       context.CancelFunc
-	ring      *ring // for transactions of callers
+	reminder  *reminder // for transactions of callers
 
 	mu       sync.Mutex
 	ready    bool // the tables have the newest version
@@ -168,7 +168,7 @@ func (c *Conn) Close(ctx context.Context) error {
 	c.watchers = nil
 	c.mu.Unlock()
 	c.end()
-	c.ring.close()
+	c.reminder.close()
 	for w := range watchers {
 		c.db.wake.remove(w)
 	}

@@ -64,9 +64,9 @@ func NewTx(d Dialect, l Link, single bool) *Tx { return &Tx{dialect: d, link: l,
 // Err returns the error of the first statement that failed, or nil.
 func (t *Tx) Err() error { return t.err }
 
-// Repeatable reports whether another attempt of the failed transaction can help. It is false for a
+// Retryable reports whether another attempt of the failed transaction can help. It is false for a
 // hasty transaction that met a lock.
-func (t *Tx) Repeatable() bool {
+func (t *Tx) Retryable() bool {
 	return (errors.Is(t.err, ErrUnavailable) || errors.Is(t.err, ErrConflict)) && !(t.hasty && IsLocked(t.err))
 }
 

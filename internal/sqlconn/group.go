@@ -156,8 +156,8 @@ func (t *turn) advance(to state) bool {
 	return true
 }
 
-// gone reports whether the caller has left. It takes t.mu.
-func (t *turn) gone() bool {
+// hasLeft reports whether the caller has left. It takes t.mu.
+func (t *turn) hasLeft() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.state == left

@@ -68,7 +68,7 @@ func (c *Conn) Join(ctx context.Context, t tx.Tx, ready func(ctx context.Context
 		err := j.Verdict(fn(ctx, j))
 		switch {
 		case err == nil:
-			c.ring.add(j.topics)
+			c.reminder.add(j.topics)
 		case errors.Is(err, ErrAccess):
 			c.db.granted.Clear()
 		}
@@ -94,9 +94,9 @@ func (c *Conn) Beside(ctx context.Context, fn func(ctx context.Context) error) e
 	return err
 }
 
-// memory is a transaction of the caller that stores the findings of Join about it. Join then checks
+// noter is a transaction of the caller that stores the findings of Join about it. Join then checks
 // the transaction once and not at each call.
-type memory interface {
+type noter interface {
 	Note(key, value any)
 	Noted(key any) any
 }
@@ -105,20 +105,20 @@ type memory interface {
 type grant struct{ role, rights string }
 
 // checkOnce does the same as checkJoined, but asks the database only for facts that are not known
-// yet. It stores its findings in t, if t is a memory, and in c.db.granted. t and j are the same
+// yet. It stores its findings in t, if t is a noter, and in c.db.granted. t and j are the same
 // transaction.
 func (c *Conn) checkOnce(ctx context.Context, t tx.Tx, j *Tx, rights []string) (err error) {
-	m, remembers := capability.As[memory](t)
-	if !remembers {
+	n, notes := capability.As[noter](t)
+	if !notes {
 		_, err = c.checkJoined(ctx, j, rights)
 		return err
 	}
-	role, known := m.Noted(c.db).(string)
+	role, known := n.Noted(c.db).(string)
 	g := grant{role, strings.Join(rights, ", ")}
 	switch _, granted := c.db.granted.Load(g); {
 	case !known:
 		if g.role, err = c.checkJoined(ctx, j, rights); err == nil {
-			m.Note(c.db, g.role)
+			n.Note(c.db, g.role)
 		}
 	case c.Dialect() == Postgres && !granted:
 		var missing string

@@ -202,7 +202,7 @@ func (s *Wakes) own(topics []string, from *Conn) {
 	s.hurry()
 	s.topics(topics)
 	for _, t := range topics {
-		s.tell(t, from)
+		s.callListeners(t, from)
 	}
 }
 
@@ -215,19 +215,19 @@ func (s *Wakes) NotifyAll() {
 		}
 	}
 	s.mu.Unlock()
-	s.tell("", nil)
+	s.callListeners("", nil)
 }
 
 // Foreign notifies the watchers of a topic that another process has sent, and calls the functions
 // of Listen with it. It takes s.mu, but does not hold it during these calls.
 func (s *Wakes) Foreign(topic string) {
 	s.topics([]string{topic})
-	s.tell(topic, nil)
+	s.callListeners(topic, nil)
 }
 
-// tell calls the functions of Listen with the topic, except those of the Conn except. It takes s.mu
-// only to collect them, so a function may call stop.
-func (s *Wakes) tell(topic string, except *Conn) {
+// callListeners calls the functions of Listen with the topic, except those of the Conn except. It
+// takes s.mu only to collect them, so a function may call stop.
+func (s *Wakes) callListeners(topic string, except *Conn) {
 	var all []func(string)
 	s.mu.Lock()
 	for w := range s.open {

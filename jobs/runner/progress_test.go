@@ -33,7 +33,8 @@ func TestTaskProgress(t *testing.T) {
 			N        int                        `json:"n"`
 			Other    bool                       `json:"other"`
 			Progress map[string]json.RawMessage `json:"_progress"`
-		}) {
+		},
+		) {
 			synctest.Wait()
 			if err := json.Unmarshal(s.job(id).Data, &d); err != nil {
 				t.Error(err)

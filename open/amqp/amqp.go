@@ -14,6 +14,8 @@ import (
 	"github.com/swarmiji/swarmiji/open/internal/params"
 	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/resultstore/amqpresults"
+	"github.com/swarmiji/swarmiji/settings"
+	"github.com/swarmiji/swarmiji/settings/eventsettings"
 )
 
 func init() { open.Register(Driver{}) }
@@ -37,8 +39,9 @@ func (Driver) Schemes() []open.Scheme {
 	return []open.Scheme{plain, secure}
 }
 
-// Parts implements [open.Driver]. It returns constructors for a broker, a result store and an event
-// bus. It reads certificate files. Returns an error if a parameter is invalid.
+// Parts implements [open.Driver]. It returns constructors for a broker, a result store, an event
+// bus, and settings on such a bus. It reads certificate files. Returns an error if a parameter is
+// invalid.
 func (Driver) Parts(t *open.Target) (open.Parts, error) {
 	ttl, most, err := params.Dead(t)
 	if err != nil {
@@ -50,6 +53,9 @@ func (Driver) Parts(t *open.Target) (open.Parts, error) {
 			return open.Parts{}, err
 		}
 	}
+	bus := func(namespace string, retain events.Retention) (events.EventBus, error) {
+		return amqpevents.New(amqpevents.Config{Connect: at, Namespace: namespace, Retain: retain, Logger: t.Logger})
+	}
 	return open.Parts{
 		Broker: func(namespace string) (broker.Broker, error) {
 			return amqpbroker.New(amqpbroker.Config{
@@ -60,8 +66,13 @@ func (Driver) Parts(t *open.Target) (open.Parts, error) {
 		Results: func(namespace string) (resultstore.ResultStore, error) {
 			return amqpresults.New(amqpresults.Config{Connect: at, Namespace: namespace, Logger: t.Logger})
 		},
-		Events: func(namespace string, retain events.Retention) (events.EventBus, error) {
-			return amqpevents.New(amqpevents.Config{Connect: at, Namespace: namespace, Retain: retain, Logger: t.Logger})
+		Events: bus,
+		EventSettings: func(namespace string) (settings.Store, error) {
+			b, err := bus(namespace, eventsettings.Retention())
+			if err != nil {
+				return nil, err
+			}
+			return newSettings(b, t.Logger)
 		},
 	}, nil
 }

@@ -22,10 +22,13 @@ import (
 	"github.com/swarmiji/swarmiji/schedule/sqlschedule"
 	"github.com/swarmiji/swarmiji/settings"
 	"github.com/swarmiji/swarmiji/settings/sqlsettings"
+	"github.com/swarmiji/swarmiji/sqldb"
 	"github.com/swarmiji/swarmiji/sqldb/postgres"
 )
 
 func init() { open.Register(Driver{}) }
+
+var _ open.DatabaseDriver = Driver{}
 
 // Driver constructs the adapters of PostgreSQL. The zero value is usable. Safe for concurrent use.
 type Driver struct{}
@@ -42,7 +45,7 @@ func (Driver) Schemes() []open.Scheme {
 	return []open.Scheme{s, long}
 }
 
-// Parts implements [open.Driver]. It returns a database, and the constructors of all adapters,
+// Parts implements [open.Driver]. It returns a database, and the constructors of the adapters,
 // which share it. Returns an error if the URL, the TLS of the options or a limit of dead letters
 // is invalid.
 func (Driver) Parts(t *open.Target) (open.Parts, error) {
@@ -75,15 +78,19 @@ func (Driver) Parts(t *open.Target) (open.Parts, error) {
 		Schedule: func(name string) (open.ScheduleStore, error) {
 			return sqlschedule.New(sqlschedule.Config{DB: db, Name: name})
 		},
-		Outbox: func(namespace string) (open.OutboxStore, error) {
-			return sqloutbox.New(sqloutbox.Config{DB: db, Namespace: namespace})
-		},
-		History: func(namespace string) (open.HistoryStore, error) {
-			return sqlhistory.New(sqlhistory.Config{DB: db, Namespace: namespace})
-		},
 		Settings: func(namespace string) (settings.Store, error) {
 			return sqlsettings.New(sqlsettings.Config{DB: db, Namespace: namespace})
 		},
 		Jobs: func() (jobs.Store, error) { return sqljobs.New(sqljobs.Config{DB: db}) },
 	}, nil
+}
+
+// Outbox implements [open.DatabaseDriver].
+func (Driver) Outbox(db sqldb.DB, namespace string) (open.OutboxStore, error) {
+	return sqloutbox.New(sqloutbox.Config{DB: db, Namespace: namespace})
+}
+
+// History implements [open.DatabaseDriver].
+func (Driver) History(db sqldb.DB, namespace string) (open.HistoryStore, error) {
+	return sqlhistory.New(sqlhistory.Config{DB: db, Namespace: namespace})
 }

@@ -154,7 +154,7 @@ func (s *Store) Leave(ctx context.Context, relay string) error {
 		if _, err := tx.Exec(ctx, s.text.leave, s.cfg.Namespace, relay); err != nil {
 			return err
 		}
-		_, err := tx.Exec(ctx, s.text.gone, s.cfg.Namespace, relay)
+		_, err := tx.Exec(ctx, s.text.removeRelay, s.cfg.Namespace, relay)
 		return err
 	})
 }

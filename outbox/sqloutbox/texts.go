@@ -16,14 +16,14 @@ type texts struct {
 	now   string // the time
 	bytes string // the type of bytes
 
-	addBuckets string // adds all buckets
-	buckets    string // returns bucket, owner and until of all buckets, and locks them
-	here       string // $2 relay, $3 lease
-	oldRelays  string // removes relays whose time has passed
-	relays     string // returns the names of the relays in order
-	own        string // $2 buckets, $3 owner, $4 end of the lease
-	leave      string // $2 relay
-	gone       string // $2 relay
+	addBuckets  string // adds all buckets
+	buckets     string // returns bucket, owner and until of all buckets, and locks them
+	here        string // $2 relay, $3 lease
+	oldRelays   string // removes relays whose time has passed
+	relays      string // returns the names of the relays in order
+	own         string // $2 buckets, $3 owner, $4 end of the lease
+	leave       string // $2 relay
+	removeRelay string // $2 relay
 
 	// read and readMany: $2 buckets. They return the columns of message, for rows of one page. The
 	// second one has more rows that failed before.
@@ -82,11 +82,11 @@ func newTexts(d sqlconn.Dialect) *texts {
 		buckets: `SELECT bucket, owner, until FROM swarmiji_outbox_bucket WHERE namespace = $1 ORDER BY bucket`,
 		here: `INSERT INTO swarmiji_outbox_relay (namespace, relay, until) VALUES ($1, $2, ` + now + ` + $3)
 			ON CONFLICT (namespace, relay) DO UPDATE SET until = excluded.until`,
-		oldRelays: `DELETE FROM swarmiji_outbox_relay WHERE namespace = $1 AND until <= ` + once,
-		relays:    `SELECT relay FROM swarmiji_outbox_relay WHERE namespace = $1 ORDER BY relay`,
-		own:       `UPDATE swarmiji_outbox_bucket SET owner = $3, until = $4 WHERE namespace = $1 AND bucket ` + in,
-		leave:     `UPDATE swarmiji_outbox_bucket SET owner = '', until = 0 WHERE namespace = $1 AND owner = $2`,
-		gone:      `DELETE FROM swarmiji_outbox_relay WHERE namespace = $1 AND relay = $2`,
+		oldRelays:   `DELETE FROM swarmiji_outbox_relay WHERE namespace = $1 AND until <= ` + once,
+		relays:      `SELECT relay FROM swarmiji_outbox_relay WHERE namespace = $1 ORDER BY relay`,
+		own:         `UPDATE swarmiji_outbox_bucket SET owner = $3, until = $4 WHERE namespace = $1 AND bucket ` + in,
+		leave:       `UPDATE swarmiji_outbox_bucket SET owner = '', until = 0 WHERE namespace = $1 AND owner = $2`,
+		removeRelay: `DELETE FROM swarmiji_outbox_relay WHERE namespace = $1 AND relay = $2`,
 		failed: `UPDATE swarmiji_outbox SET failures = failures + 1, retry = ` + now + ` + $4, reason = $5
 			WHERE namespace = $1 AND seq = $2 AND id = $3`,
 		dead: `INSERT INTO swarmiji_outbox_dead (seq, died, reason, stored, ` + content + `)

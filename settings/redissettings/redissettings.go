@@ -11,12 +11,12 @@
 package redissettings
 
 import (
-	"cmp"
 	"context"
 	_ "embed"
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -151,20 +151,22 @@ func (s *Store) List(ctx context.Context, prefix string) ([]settings.Value, erro
 		return nil, failed("list", err)
 	}
 	fields, _ := answer.([]any)
-	var all []settings.Value
+	stored := make(map[string]string, len(fields)/2)
 	for i := 0; i+1 < len(fields); i += 2 {
 		key, _ := fields[i].(string)
-		stored, _ := fields[i+1].(string)
+		stored[key], _ = fields[i+1].(string)
+	}
+	var all []settings.Value
+	for _, key := range slices.Sorted(maps.Keys(stored)) {
 		if key == "" || !strings.HasPrefix(key, prefix) {
 			continue
 		}
-		if v, err := value(key, stored); err == nil {
+		if v, err := value(key, stored[key]); err == nil {
 			all = append(all, v)
 		} else {
 			s.logger.LogAttrs(ctx, slog.LevelWarn, "a setting is left out", slog.Any("error", err))
 		}
 	}
-	slices.SortFunc(all, func(a, b settings.Value) int { return cmp.Compare(a.Key, b.Key) })
 	return all, nil
 }
 

@@ -66,7 +66,8 @@ func open(t testing.TB, url string, c postgres.Config) sqldb.DB {
 
 func closed(t testing.TB, c interface {
 	Close(ctx context.Context) error
-}) {
+},
+) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
@@ -271,7 +272,6 @@ func TestRole(t *testing.T) {
 	a := adaptersOf(t, limited)
 	defer a.close(t)
 	a.use(t, "q")
-
 }
 
 // TestFromPool shows that a DB uses the user's pool, leaves its sessions as they are, and leaves it
@@ -419,7 +419,6 @@ func TestPrimary(t *testing.T) {
 	if got := write(); got != one.Addr() {
 		t.Errorf("after the change wrote to %s, want the first server, %s", got, one.Addr())
 	}
-
 }
 
 // TestTLSByDefault shows that the error for a server without TLS says what to do. The package

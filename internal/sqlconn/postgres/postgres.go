@@ -265,7 +265,7 @@ func (p *postgres) again(conn *pgx.Conn, tx *sqlconn.Tx, err error) error {
 			p.pool.Reset()
 		}
 	}
-	if tx.Repeatable() {
+	if tx.Retryable() {
 		return &retryable{err, tx.Success()}
 	}
 	return err

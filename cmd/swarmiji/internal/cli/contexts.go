@@ -179,8 +179,11 @@ func (a *App) useContext(online bool) error {
 		to, from *string
 		env      string
 	}{
-		{&a.Broker, &s.Broker, ""}, {&a.Results, &s.Results, ""}, {&a.Events, &s.Events, ""},
-		{&a.Schedule, &s.Schedule, "SWARMIJI_SCHEDULE"}, {&a.Jobs, &s.Jobs, "SWARMIJI_JOBS"},
+		{&a.Broker, &s.Broker, ""},
+		{&a.Results, &s.Results, ""},
+		{&a.Events, &s.Events, ""},
+		{&a.Schedule, &s.Schedule, "SWARMIJI_SCHEDULE"},
+		{&a.Jobs, &s.Jobs, "SWARMIJI_JOBS"},
 	} {
 		if *one.to != "" || *one.from == "" || a.Context == "" && one.env != "" && a.Getenv(one.env) != "" {
 			continue

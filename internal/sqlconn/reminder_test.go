@@ -8,11 +8,11 @@ import (
 )
 
 // Every call is followed by sends after at least 5, 50 and 500 ms. Many calls share them.
-func TestRing(t *testing.T) {
+func TestReminder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begun := time.Now()
 		sends := make(map[string][]time.Duration)
-		r := newRing(func(topics []string) {
+		r := newReminder(func(topics []string) {
 			for _, topic := range topics {
 				sends[topic] = append(sends[topic], time.Since(begun))
 			}
@@ -20,7 +20,7 @@ func TestRing(t *testing.T) {
 		r.add([]string{"a"})
 		time.Sleep(time.Second)
 		synctest.Wait()
-		if want := ringAfter[:]; !slices.Equal(sends["a"], want) {
+		if want := remindAfter[:]; !slices.Equal(sends["a"], want) {
 			t.Errorf("one call sends at %v, want %v", sends["a"], want)
 		}
 		begun = time.Now()
@@ -33,17 +33,17 @@ func TestRing(t *testing.T) {
 		r.add([]string{"c"})
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
-		if most := int(time.Second/ringAfter[0] + time.Second/ringAfter[1] + 20); len(sends["b"]) > most {
+		if most := int(time.Second/remindAfter[0] + time.Second/remindAfter[1] + 20); len(sends["b"]) > most {
 			t.Errorf("2,000 calls within a second send %d times, want at most %d", len(sends["b"]), most)
 		}
-		for _, after := range ringAfter {
+		for _, after := range remindAfter {
 			for _, call := range calls {
 				if !slices.ContainsFunc(sends["b"], func(at time.Duration) bool { return at >= call+after && at <= call+2*after }) {
 					t.Fatalf("no send in the time from %v to %v after the call at %v: %v", after, 2*after, call, sends["b"])
 				}
 			}
 		}
-		if len(sends["c"]) != len(ringAfter) {
+		if len(sends["c"]) != len(remindAfter) {
 			t.Errorf("another topic is sent at %v", sends["c"])
 		}
 		r.add([]string{"d"})

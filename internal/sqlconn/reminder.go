@@ -7,18 +7,18 @@ import (
 	"github.com/swarmiji/swarmiji/internal/wake"
 )
 
-// ringAfter lists when the topics of a transaction are sent whose commit the Conn does not see:
+// remindAfter lists when the topics of a transaction are sent whose commit the Conn does not see:
 // after a short one, a usual one and a long one.
-var ringAfter = [...]time.Duration{5 * time.Millisecond, 50 * time.Millisecond, 500 * time.Millisecond}
+var remindAfter = [...]time.Duration{5 * time.Millisecond, 50 * time.Millisecond, 500 * time.Millisecond}
 
-// ring notifies watchers of topics whose commit is not seen, in this process too. It sends each
-// topic at the times of ringAfter. Calls for one topic share their sends: there are at most three
+// reminder notifies watchers of topics whose commit is not seen, in this process too. It sends each
+// topic at the times of remindAfter. Calls for one topic share their sends: there are at most three
 // pending ones for a topic. Safe for concurrent use.
-type ring struct {
+type reminder struct {
 	send func(topics []string)
 
 	mu      sync.Mutex
-	topics  map[string]*rings
+	topics  map[string]*reminders
 	running bool
 	closed  bool
 	added   wake.Signal
@@ -26,20 +26,20 @@ type ring struct {
 	done    sync.WaitGroup
 }
 
-// rings holds the pending sends of one topic.
-type rings struct {
-	last time.Time                 // of the last call
-	next [len(ringAfter)]time.Time // zero: none
+// reminders holds the pending sends of one topic.
+type reminders struct {
+	last time.Time                   // of the last call
+	next [len(remindAfter)]time.Time // zero: none
 }
 
-// newRing returns a ring that sends with send. It starts no goroutine.
-func newRing(send func(topics []string)) *ring {
-	return &ring{send: send, topics: make(map[string]*rings), added: wake.New(), end: make(chan struct{})}
+// newReminder returns a reminder that sends with send. It starts no goroutine.
+func newReminder(send func(topics []string)) *reminder {
+	return &reminder{send: send, topics: make(map[string]*reminders), added: wake.New(), end: make(chan struct{})}
 }
 
 // add plans the sends of the topics and starts the goroutine if it does not run. It does not block.
 // After close it does nothing. It takes r.mu.
-func (r *ring) add(topics []string) {
+func (r *reminder) add(topics []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed || len(topics) == 0 {
@@ -49,11 +49,11 @@ func (r *ring) add(topics []string) {
 	for _, t := range topics {
 		p := r.topics[t]
 		if p == nil {
-			p = new(rings)
+			p = new(reminders)
 			r.topics[t] = p
 		}
 		p.last = now
-		for i, after := range ringAfter {
+		for i, after := range remindAfter {
 			if p.next[i].IsZero() {
 				p.next[i] = now.Add(after)
 			}
@@ -69,7 +69,7 @@ func (r *ring) add(topics []string) {
 
 // run is the body of the goroutine: it calls send with the topics that are due, until none is
 // pending or close was called. It takes r.mu, but not while it sends or waits.
-func (r *ring) run() {
+func (r *reminder) run() {
 	t := time.NewTimer(0)
 	defer t.Stop()
 	for {
@@ -91,7 +91,7 @@ func (r *ring) run() {
 
 // take returns the topics that are due at this moment, and the time until the next one. more is
 // false if no send is pending, and after close: then run must return. It takes r.mu.
-func (r *ring) take() (topics []string, wait time.Duration, more bool) {
+func (r *reminder) take() (topics []string, wait time.Duration, more bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := time.Now()
@@ -118,9 +118,9 @@ func (r *ring) take() (topics []string, wait time.Duration, more bool) {
 }
 
 // fire reports whether a send of the topic is due at now, and removes it. If the topic was added
-// again after this send was planned, fire plans another one. Call it with mu of the ring held.
-func (p *rings) fire(now time.Time) (due bool) {
-	for i, after := range ringAfter {
+// again after this send was planned, fire plans another one. Call it with mu of the reminder held.
+func (p *reminders) fire(now time.Time) (due bool) {
+	for i, after := range remindAfter {
 		if p.next[i].IsZero() || p.next[i].After(now) {
 			continue
 		}
@@ -134,7 +134,7 @@ func (p *rings) fire(now time.Time) (due bool) {
 
 // close drops the pending sends and waits for the goroutine. It is idempotent. It takes r.mu, but
 // does not hold it while it waits.
-func (r *ring) close() {
+func (r *reminder) close() {
 	r.mu.Lock()
 	if !r.closed {
 		r.closed = true
