@@ -65,6 +65,11 @@ type Message struct {
 	// Priority orders the messages of a queue: the lower number is delivered first. 0 is the most
 	// urgent, 100 the middle. A queue has one level unless it is declared with more.
 	Priority int
+	// Key is the fairness key: a queue that was declared with Fair delivers in turns over the keys. At
+	// most 255 bytes of UTF-8 without control characters. Other queues carry it and ignore it.
+	Key string
+	// Weight is the share of the message's key in the turns, 1 to 100. 0 means 1.
+	Weight int
 	// Expires is the time after which the broker may drop or dead-letter the message. The consumer
 	// checks it too. Zero: never.
 	Expires time.Time

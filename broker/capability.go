@@ -103,6 +103,22 @@ type Queue struct {
 	// priority p belongs to the first level whose bound is at least p. Empty: the queue has one level.
 	// Then a producer refuses priorities other than task.DefaultPriority, and the broker ignores them.
 	Levels []int
+	// Fair delivers messages in turns over the Keys that have ready ones, in proportion to Weight.
+	//
+	//   - Each priority level has its own turns. A message of a more urgent level comes first.
+	//   - The messages of one key are delivered in order. A message that was released without a delay
+	//     before its task started stands first in its key, and its turn is refunded.
+	//   - A delayed message takes a turn of its key when it is due.
+	//
+	// A broker that cannot do this returns [ErrUnsupported], and the error names the queue.
+	Fair bool
+}
+
+// Describer is a Broker that can show how a queue was declared.
+type Describer interface {
+	// Describe returns the name of a queue and the settings that it has on the broker. Returns
+	// [ErrNoQueue] if the queue does not exist.
+	Describe(ctx context.Context, queue string) (Queue, error)
 }
 
 // Declarer is a Broker whose queues must exist before they are used.

@@ -90,7 +90,7 @@ func Replace(ctx context.Context, b Broker, d Delivery, next Outgoing) error {
 }
 
 // Declare creates the queues with a [Declarer]. Other brokers need no declaration: for them it
-// returns nil, or [ErrUnsupported] if a queue has priority levels.
+// returns nil, or [ErrUnsupported] if a queue has priority levels or is fair.
 func Declare(ctx context.Context, b Broker, qs ...Queue) error {
 	if d, ok := capability.As[Declarer](b); ok {
 		return d.Declare(ctx, qs...)
@@ -99,8 +99,30 @@ func Declare(ctx context.Context, b Broker, qs ...Queue) error {
 		if len(q.Levels) > 0 {
 			return fmt.Errorf("priority levels of queue %q: %w", q.Name, ErrUnsupported)
 		}
+		if err := RefuseFair(q); err != nil {
+			return err
+		}
 	}
 	return nil
+}
+
+// RefuseFair returns [ErrUnsupported], with the name of the queue, if q is fair. A broker that has
+// no turns calls it in Declare.
+func RefuseFair(q Queue) error {
+	if q.Fair {
+		return fmt.Errorf("turns over fairness keys (Fair) of queue %q: %w", q.Name, ErrUnsupported)
+	}
+	return nil
+}
+
+// Describe returns a queue as it was declared, by the [Describer] of b. Returns [ErrUnsupported] if
+// b is not a Describer.
+func Describe(ctx context.Context, b Broker, queue string) (Queue, error) {
+	d, ok := capability.As[Describer](b)
+	if !ok {
+		return Queue{}, fmt.Errorf("this broker does not tell how queue %q was declared: %w", queue, ErrUnsupported)
+	}
+	return d.Describe(ctx, queue)
 }
 
 // AckSync acknowledges d. If d is a [SyncAcker] it waits until the broker has accepted the

@@ -35,7 +35,7 @@ func (r *run) moveAside() {
 	q, name := r.queue, r.request.Name
 	to := settings.AsideQueue(q.name, name)
 	ctx, cancel := context.WithTimeout(q.c.settle, loadTimeout)
-	err := errors.Join(broker.Declare(ctx, q.c.cfg.Broker, broker.Queue{Name: to, Levels: q.cfg.Levels}), q.c.steer.Moving(ctx, q.name, name))
+	err := errors.Join(broker.Declare(ctx, q.c.cfg.Broker, broker.Queue{Name: to, Levels: q.cfg.Levels, Fair: q.cfg.Fair}), q.c.steer.Moving(ctx, q.name, name))
 	cancel()
 	if err != nil {
 		r.log(slog.LevelWarn, "the message of a paused task cannot be moved now; it is delayed", slog.Any("error", err))

@@ -150,6 +150,8 @@ type QueueConfig struct {
 	// Levels are the queue's priority levels: upper bounds in ascending order. Use the same values as
 	// the producers.
 	Levels []int
+	// Fair starts tasks in turns over fairness keys, see [task.WithFairnessKey].
+	Fair bool
 	// Breaker pauses the queue when too many attempts fail. It needs Config.Settings. nil: no
 	// breaker.
 	Breaker *Breaker

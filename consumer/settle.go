@@ -361,10 +361,10 @@ func (r *run) replace(queue string, next *steps.Next, at time.Time, why string) 
 
 // publishNext encodes next in the format of the received message and publishes it in place of the
 // delivery; at is its earliest delivery. It tries once. The message has the next generation, the
-// same priority, and the foreign headers and properties. Headers of the wire package mark a delay
-// (HeaderHeld), raw arguments (HeaderBare) and a wait for the rate limit (HeaderTurn). A repeated
-// call may publish a second message. If the queue was deleted, publishNext declares it again and
-// returns the error; the caller must repeat the call.
+// same priority, key, weight, foreign headers and properties. Headers of the wire package mark a
+// delay (HeaderHeld), raw arguments (HeaderBare) and a wait for the rate limit (HeaderTurn). A
+// repeated call may publish a second message. If the queue was deleted, publishNext declares it
+// again and returns the error; the caller must repeat the call.
 //
 // Returns errors of the broker, and [workflow.ErrUnsendable] if next cannot be encoded. Returns
 // steps.ErrUncertain if a task that runs at most once was published with an unknown outcome, unless
@@ -376,7 +376,7 @@ func (r *run) publishNext(ctx context.Context, queue string, next *steps.Next, a
 		return fmt.Errorf("%w: %w", workflow.ErrUnsendable, err)
 	}
 	m.Generation = r.message.Generation + 1
-	m.Priority = r.message.Priority
+	m.Priority, m.Key, m.Weight = r.message.Priority, r.message.Key, r.message.Weight
 	steps.CopyForeign(m, r.message)
 	wire.StampHeld(m, wire.HeaderHeld, at)
 	if r.bare {
@@ -394,13 +394,11 @@ func (r *run) publishNext(ctx context.Context, queue string, next *steps.Next, a
 	default:
 		err = broker.Replace(ctx, c.cfg.Broker, r.delivery, out)
 	}
-	if errors.Is(err, broker.ErrIndeterminate) && !r.idempotent() {
-		if r.acked.Load() || r.answer != nil {
-			return fmt.Errorf("%w: %w", steps.ErrUncertain, err)
-		}
+	if errors.Is(err, broker.ErrIndeterminate) && !r.idempotent() && (r.acked.Load() || r.answer != nil) {
+		return fmt.Errorf("%w: %w", steps.ErrUncertain, err)
 	}
 	if errors.Is(err, broker.ErrNoQueue) { // the queue was deleted meanwhile
-		if derr := broker.Declare(ctx, c.cfg.Broker, broker.Queue{Name: queue, Levels: r.queue.cfg.Levels}); derr != nil {
+		if derr := broker.Declare(ctx, c.cfg.Broker, broker.Queue{Name: queue, Levels: r.queue.cfg.Levels, Fair: r.queue.cfg.Fair}); derr != nil {
 			return errors.Join(err, derr)
 		}
 	}

@@ -127,6 +127,7 @@ func (c groupServer) Serve(name string, s settings.Served) error {
 	if len(s.Levels) > 0 {
 		cfg.Levels = s.Levels
 	}
+	cfg.Fair = cfg.Fair || s.Fair
 	if s.Workers > 0 {
 		cfg.Workers = s.Workers
 	}

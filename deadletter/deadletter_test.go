@@ -215,7 +215,7 @@ func TestRequeueReports(t *testing.T) {
 func TestUnreadable(t *testing.T) {
 	d := newDesk(t)
 	body := []byte(`{"task": "a", "task": "b"}`)
-	m := &broker.Message{ID: "m-1", ContentType: "application/json", Body: body, Priority: 7, Expires: time.Now().Add(-time.Hour), Properties: map[string]string{"expiration": "5", "type": "x"}}
+	m := &broker.Message{ID: "m-1", ContentType: "application/json", Body: body, Priority: 7, Key: "k", Weight: 3, Expires: time.Now().Add(-time.Hour), Properties: map[string]string{"expiration": "5", "type": "x"}}
 	if err := d.broker.PutDead(t.Context(), queue+".suspects", broker.Dead{Message: m, Reason: "twice"}); err != nil {
 		t.Fatal(err)
 	}
@@ -232,7 +232,7 @@ func TestUnreadable(t *testing.T) {
 		t.Fatal(err)
 	}
 	n := got.Message()
-	if !bytes.Equal(n.Body, body) || n.Generation != wire.FirstGeneration(1) || wire.Life(n) != 1 || n.Priority != 7 || !n.Expires.IsZero() ||
+	if !bytes.Equal(n.Body, body) || n.Generation != wire.FirstGeneration(1) || wire.Life(n) != 1 || n.Priority != 7 || n.Key != "k" || n.Weight != 3 || !n.Expires.IsZero() ||
 		n.Properties["expiration"] != "" || n.Properties["type"] != "x" {
 		t.Errorf("it came back as %+v", n)
 	}
@@ -246,7 +246,7 @@ func TestExportAndImport(t *testing.T) {
 	at := time.Date(2026, 11, 1, 2, 3, 4, 0, time.UTC)
 	d.put(simple("a", "mail"), broker.Dead{Reason: `quote " and <tag>`, Stack: "goroutine 1\nmain", Attempts: 4, At: at})
 	d.putMessage(broker.Dead{
-		Message: &broker.Message{ID: "b", Generation: 3, ContentType: "x/y", Body: []byte{0, 255}, Headers: map[string]any{"n": int64(5)}, Priority: 100}, Reason: "r", At: at,
+		Message: &broker.Message{ID: "b", Generation: 3, ContentType: "x/y", Body: []byte{0, 255}, Key: "k", Weight: 3, Headers: map[string]any{"n": int64(5)}, Priority: 100}, Reason: "r", At: at,
 	})
 	var file bytes.Buffer
 	if n, err := d.letters.Export(t.Context(), queue, deadletter.Filter{}, &file); n != 2 || err != nil {

@@ -251,8 +251,20 @@ func (l *Local) checkOne(ctx context.Context, f *findings, r *queueReader, aside
 	q := &found[0]
 	checkQueue(f, q, checkAside(f, aside, q, r.census))
 	l.audit(ctx, f, name)
+	l.checkKeys(ctx, f, name)
 	if side, err := r.broker.Stats(ctx, name+".suspects"); err == nil && side.Ready+side.Held+side.Dead > 0 {
 		f.warn("queue "+name, "an older version has left its side queue %s.suspects: %d waiting, %d held, %d dead letters; consumers of this version run what waits there from their next start on, and dead letters are requeued by 'swarmiji dead requeue %s.suspects'", name, side.Ready, side.Held, side.Dead, name)
+	}
+}
+
+// checkKeys warns about tasks with fairness keys among the first ones of a queue that is not fair.
+func (l *Local) checkKeys(ctx context.Context, f *findings, name string) {
+	if q, err := broker.Describe(ctx, l.cfg.Broker, name); err != nil || q.Fair {
+		return // the broker does not tell, or the keys have an effect
+	}
+	page, err := broker.List(ctx, l.cfg.Broker, name, broker.ListQuery{Place: broker.PlaceWaiting, Limit: 100})
+	if err == nil && slices.ContainsFunc(page.Messages, func(m broker.Listed) bool { return m.Message.Key != "" }) {
+		f.warn("queue "+name, "its tasks have fairness keys, and it is not fair, so the keys have no effect; move them to a new queue that producers and consumers declare with Fair")
 	}
 }
 

@@ -315,7 +315,8 @@ func (s *sighting) detail() TaskDetail {
 		d.Headers, d.Correlation = e.Headers, e.Correlation
 	}
 	if s.message != nil {
-		t.Due, t.Priority = s.message.At, s.message.Message.Priority
+		m := s.message.Message
+		t.Due, t.Priority, t.Key, t.Weight = s.message.At, m.Priority, m.Key, m.Weight
 	}
 	if r := s.running; r != nil {
 		t.Node, t.Attempt = r.Node, r.Attempt

@@ -245,7 +245,7 @@ func (l *Local) ListMessages(ctx context.Context, q MessageQuery) (MessagePage, 
 // message describes a message of a queue.
 func (l *Local) message(place broker.Place, found *broker.Listed) Message {
 	b := found.Message
-	m := Message{ID: task.ID(b.ID), Place: place, At: utc(found.At), Generation: b.Generation, Priority: b.Priority, Size: len(b.Body)}
+	m := Message{ID: task.ID(b.ID), Place: place, At: utc(found.At), Generation: b.Generation, Priority: b.Priority, Key: b.Key, Weight: b.Weight, Size: len(b.Body)}
 	if found.Dead != nil {
 		m.Reason = found.Dead.Reason
 	}

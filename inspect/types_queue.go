@@ -108,7 +108,9 @@ type Message struct {
 	Attempt    int       `json:"attempt,omitempty"`
 	Generation int       `json:"generation"`
 	Priority   int       `json:"priority,omitempty"`
-	Size       int       `json:"size"` // in bytes
+	Key        string    `json:"key,omitempty"`    // the fairness key
+	Weight     int       `json:"weight,omitempty"` // of the key; 0 means 1
+	Size       int       `json:"size"`             // in bytes
 	Root       task.ID   `json:"root,omitempty"`
 	Reason     string    `json:"reason,omitempty"` // of a dead letter
 	Unread     string    `json:"unread,omitempty"` // why it cannot be read

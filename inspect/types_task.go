@@ -81,6 +81,8 @@ type Task struct {
 	Error    string    `json:"error,omitempty"`
 	Class    string    `json:"class,omitempty"` // the type of the error
 	Priority int       `json:"priority,omitempty"`
+	Key      string    `json:"key,omitempty"`    // the fairness key
+	Weight   int       `json:"weight,omitempty"` // of the key; 0 means 1
 }
 
 // TaskDetail is everything that is known of a task.

@@ -261,6 +261,7 @@ func (s *staged) stage(ctx context.Context, queue string, e *task.Envelope) erro
 	}
 	if p.base != nil { // Formats see only the envelope; the static configuration is applied here.
 		m.Priority = s.effective.Priority.Or(task.DefaultPriority)
+		m.Key, m.Weight = s.effective.FairnessKey.Or(""), s.effective.FairnessWeight.Or(0)
 		if !wire.Awaited(e) {
 			m.Expires = s.effective.Expires.Or(time.Time{})
 		}

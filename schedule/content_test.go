@@ -200,9 +200,9 @@ func TestContentOfOthers(t *testing.T) {
 func TestMetadataTravel(t *testing.T) {
 	s := scheduled(t, schedule.Config{Store: memory(t)})
 	x := task.New[int, task.None]("x", task.WithMaxRetries(7))
-	call := x.Call(1, task.WithQueue("q"), task.WithPriority(0), task.WithTimeLimit(1500*time.Millisecond), task.WithIgnoreResult(false), task.WithCorrelation("c"))
+	call := x.Call(1, task.WithQueue("q"), task.WithPriority(0), task.WithFairnessKey("k"), task.WithFairnessWeight(2), task.WithTimeLimit(1500*time.Millisecond), task.WithIgnoreResult(false), task.WithCorrelation("c"))
 	added := add(t, s, schedule.ByCron("* * * * 0 0 0"), call, schedule.WithMisfire(schedule.MisfireAll(3)), schedule.WithNonce("n"))
-	const want = `{"args":[1],"cron":"* * * * 0 0 0","job":"x","swarmiji":{"correlation":"c","meta":{"ignore_result":false,"priority":0,"queue":"q","time_limit":1500},"misfire":"all 3","nonce":"n"}}`
+	const want = `{"args":[1],"cron":"* * * * 0 0 0","job":"x","swarmiji":{"correlation":"c","meta":{"fairness_key":"k","fairness_weight":2,"ignore_result":false,"priority":0,"queue":"q","time_limit":1500},"misfire":"all 3","nonce":"n"}}`
 	if got := payload(t, s, added.ID); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}

@@ -38,6 +38,8 @@ func (m *metadata) options() []option {
 		direct("result_store", &m.ResultStore),
 		duration("result_ttl", &m.ResultTTL),
 		direct("priority", &m.Priority),
+		direct("fairness_key", &m.FairnessKey),
+		direct("fairness_weight", &m.FairnessWeight),
 	}
 }
 

@@ -121,13 +121,17 @@ func checkWithout(names []string) error {
 	return nil
 }
 
-// checkMetadata returns an error for values of m that cannot be clamped: a bad queue name, other
-// texts that are not UTF-8 or too long, and negative durations. Otherwise it returns nil.
+// checkMetadata returns an error for values of m that cannot be clamped: a bad queue name or
+// fairness key, other texts that are not UTF-8 or too long, and negative durations. Otherwise it
+// returns nil.
 func checkMetadata(m *task.Metadata) error {
 	if q, ok := m.Queue.Get(); ok {
 		if err := task.CheckName(q); err != nil {
 			return err
 		}
+	}
+	if !naming.ValidKey(m.FairnessKey.Or("")) {
+		return errors.New("the fairness key is not UTF-8, too long, or has control characters")
 	}
 	for _, s := range [...]string{m.Retry.Or(""), m.RateLimit.Or(""), m.Serializer.Or(""), m.Compression.Or(""), m.ResultStore.Or("")} {
 		if !validText(s) {
@@ -264,15 +268,20 @@ func Count(n int64) int { return int(min(max(n, -1), math.MaxInt32)) }
 // Priority returns p clamped to 0 to [task.MaxPriority].
 func Priority(p int64) int { return int(min(max(p, 0), task.MaxPriority)) }
 
-// NewMessage returns a message with the ID, Priority and Expires of e. A Format adds the other
-// fields.
+// Weight returns w clamped to 1 to [task.MaxFairnessWeight].
+func Weight(w int64) int { return int(min(max(w, 1), task.MaxFairnessWeight)) }
+
+// NewMessage returns a message with the ID, Priority, Key, Weight and Expires of e. A Format adds
+// the other fields.
 func NewMessage(e *task.Envelope, contentType string, body []byte) *broker.Message {
 	m := &broker.Message{ID: string(e.ID), ContentType: contentType, Body: body, Priority: task.DefaultPriority}
 	if e.Base != nil {
 		m.Priority = e.Base.Priority.Or(m.Priority)
+		m.Key, m.Weight = e.Base.FairnessKey.Or(""), e.Base.FairnessWeight.Or(0)
 		m.Expires = e.Base.Expires.Or(m.Expires)
 	}
 	m.Priority = e.Meta.Priority.Or(m.Priority)
+	m.Key, m.Weight = e.Meta.FairnessKey.Or(m.Key), e.Meta.FairnessWeight.Or(m.Weight)
 	m.Expires = e.Meta.Expires.Or(m.Expires)
 	return m
 }

@@ -20,7 +20,7 @@ import (
 //	version id root parent group group_index retries crashes parked sent_at_ms origin reply_to
 //	correlation headers queue max_retries retry_delay_ms retry rate_limit time_limit_ms
 //	soft_time_limit_ms ignore_result idempotent dead_letter serializer compress result_store
-//	result_ttl_ms priority not_before expires
+//	result_ttl_ms priority fairness_key fairness_weight not_before expires
 //	base   (an object with metadata members)
 //	group_size copy life
 //	then, else, chord   (lists of links, and a link: task id queue args feed field then else and

@@ -100,6 +100,8 @@ func (w *jsonWriter) metadata(m *task.Metadata, queue string) {
 	writeOpt(w, "result_store", m.ResultStore)
 	w.duration("result_ttl_ms", m.ResultTTL)
 	writeOpt(w, "priority", m.Priority)
+	writeOpt(w, "fairness_key", m.FairnessKey)
+	writeOpt(w, "fairness_weight", m.FairnessWeight)
 	if t, ok := m.NotBefore.Get(); ok {
 		w.moment("not_before", t)
 	}

@@ -50,9 +50,9 @@ type Serializer interface {
 type Format interface {
 	// ContentType returns the content type of the messages from Encode.
 	ContentType() string
-	// Encode returns a new message for e with ID, ContentType, Body, Priority and Expires set. The
-	// caller sets Generation. The body may share memory with e.Args, which must not change afterwards.
-	// Encode must not keep e.
+	// Encode returns a new message for e with ID, ContentType, Body, Priority, Key, Weight and Expires
+	// set. The caller sets Generation. The body may share memory with e.Args, which must not change
+	// afterwards. Encode must not keep e.
 	Encode(e *task.Envelope) (*broker.Message, error)
 	// Decode returns the envelope of a message. The envelope may share memory with the message's body.
 	//

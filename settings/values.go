@@ -73,6 +73,8 @@ type Served struct {
 	Workers int `json:"workers,omitempty"`
 	// Levels are the priority levels of the queue; all its producers and consumers need the same.
 	Levels []int `json:"levels,omitempty"`
+	// Fair declares the queue with turns over fairness keys.
+	Fair bool `json:"fair,omitempty"`
 	// Removed makes the consumers leave the queue, also if it is in their configuration.
 	Removed bool      `json:"removed,omitempty"`
 	By      string    `json:"by,omitempty"`

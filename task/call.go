@@ -137,6 +137,19 @@ func WithResultTTL(d time.Duration) Option { return func(c *Call) { c.Meta.Resul
 // (producer.Config.Queues, consumer.QueueConfig); otherwise Submit returns broker.ErrUnsupported.
 func WithPriority(p int) Option { return func(c *Call) { c.Meta.Priority = Set(p) } }
 
+// WithFairnessKey sets the fairness key, such as the number of a customer. A queue with Fair
+// (producer.Config.Queues, consumer.QueueConfig) starts tasks in turns over the keys that have
+// ready ones. So no key waits behind the backlog of another. See docs/fairness.md.
+//
+// The key has at most 255 bytes of UTF-8 without control characters. Tasks without a key share the
+// key "". Other queues carry the key and ignore it. The broker sees the key, also of a sealed task.
+func WithFairnessKey(key string) Option { return func(c *Call) { c.Meta.FairnessKey = Set(key) } }
+
+// WithFairnessWeight sets the share of the task's key in the turns, 1 to 100. Default: 1. With 5
+// the key starts five tasks while a key of weight 1 starts one. Each task's own weight counts for
+// its turn.
+func WithFairnessWeight(n int) Option { return func(c *Call) { c.Meta.FairnessWeight = Set(n) } }
+
 // WithNotBefore sets the earliest start, by the broker's clock if it has one. The time of
 // time.Now().Add(d) means the same as [WithDelay] of d.
 func WithNotBefore(t time.Time) Option { return func(c *Call) { c.Meta.NotBefore = Set(t) } }

@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/swarmiji/swarmiji/internal/naming"
 )
 
 // Defaults of the metadata, which the consumer uses if no layer sets the key.
@@ -68,6 +70,13 @@ type Metadata struct {
 	// Priority orders the tasks of a queue that was declared with levels. Lower runs first. Default:
 	// 100.
 	Priority Opt[int]
+	// FairnessKey groups the tasks of one customer, for example. A queue that was declared with Fair
+	// starts tasks in turns over the keys. At most 255 bytes of UTF-8 without
+	// control characters. Tasks without a key share the key "".
+	FairnessKey Opt[string]
+	// FairnessWeight is the share of the key in the turns, 1 to 100: with 5 it starts five tasks while
+	// a key of weight 1 starts one. Default: 1.
+	FairnessWeight Opt[int]
 	// NotBefore is the earliest start of the task. The zero time: at once.
 	NotBefore Opt[time.Time]
 	// Expires is the time after which the task no longer starts. The zero time: never.
@@ -109,6 +118,8 @@ func (m *Metadata) Overlay(upper *Metadata) {
 	m.ResultStore = upper.ResultStore.over(m.ResultStore)
 	m.ResultTTL = upper.ResultTTL.over(m.ResultTTL)
 	m.Priority = upper.Priority.over(m.Priority)
+	m.FairnessKey = upper.FairnessKey.over(m.FairnessKey)
+	m.FairnessWeight = upper.FairnessWeight.over(m.FairnessWeight)
 	m.NotBefore = upper.NotBefore.over(m.NotBefore)
 	m.Expires = upper.Expires.over(m.Expires)
 }
@@ -117,15 +128,17 @@ func (m *Metadata) Overlay(upper *Metadata) {
 func (m *Metadata) IsZero() bool {
 	some := m.Queue.set || m.MaxRetries.set || m.RetryDelay.set || m.Retry.set || m.RateLimit.set || m.TimeLimit.set ||
 		m.SoftTimeLimit.set || m.IgnoreResult.set || m.Idempotent.set || m.DeadLetter.set || m.Serializer.set || m.Compression.set ||
-		m.ResultStore.set || m.ResultTTL.set || m.Priority.set || m.NotBefore.set || m.Expires.set
+		m.ResultStore.set || m.ResultTTL.set || m.Priority.set || m.FairnessKey.set || m.FairnessWeight.set ||
+		m.NotBefore.set || m.Expires.set
 	return !some
 }
 
 // Limits of metadata values. Check refuses larger ones at the producer; a consumer reduces them to
 // the limit.
 const (
-	MaxPriority  = 1<<31 - 1
-	MaxTimeLimit = 10 * 365 * 24 * time.Hour
+	MaxPriority       = 1<<31 - 1
+	MaxFairnessWeight = naming.MaxWeight
+	MaxTimeLimit      = 10 * 365 * 24 * time.Hour
 )
 
 // Check returns all problems of m, joined, or nil. They wrap [ErrBadMetadata] or [ErrBadName]. The
@@ -153,6 +166,12 @@ func (m *Metadata) Check() error {
 	}
 	if p, ok := m.Priority.Get(); ok && (p < 0 || p > MaxPriority) {
 		bad("priority", p)
+	}
+	if k := m.FairnessKey.Or(""); !naming.ValidKey(k) {
+		errs = append(errs, fmt.Errorf("%w: fairness_key %q is not at most %d bytes of UTF-8 without control characters", ErrBadMetadata, clip(k, 32), naming.MaxKey))
+	}
+	if w, ok := m.FairnessWeight.Get(); ok && (w < 1 || w > MaxFairnessWeight) {
+		bad("fairness_weight", w)
 	}
 	if text := m.Retry.Or(""); text != "" {
 		if _, err := ParseRetryPolicy(text); err != nil {

@@ -44,7 +44,7 @@ func TestMetadataIsZeroKnowsAllKeys(t *testing.T) {
 		Queue: task.Set(""), MaxRetries: task.Set(0), RetryDelay: task.Set[time.Duration](0), Retry: task.Set(""), RateLimit: task.Set(""),
 		TimeLimit: task.Set[time.Duration](0), SoftTimeLimit: task.Set[time.Duration](0), IgnoreResult: task.Set(false),
 		Idempotent: task.Set(false), DeadLetter: task.Set(false), Serializer: task.Set(""), Compression: task.Set(""), ResultStore: task.Set(""),
-		ResultTTL: task.Set[time.Duration](0), Priority: task.Set(0), NotBefore: task.Set(time.Time{}), Expires: task.Set(time.Time{}),
+		ResultTTL: task.Set[time.Duration](0), Priority: task.Set(0), FairnessKey: task.Set(""), FairnessWeight: task.Set(0), NotBefore: task.Set(time.Time{}), Expires: task.Set(time.Time{}),
 	})
 	var m task.Metadata
 	if !m.IsZero() {
@@ -69,7 +69,7 @@ func TestOverlayKnowsEveryKey(t *testing.T) {
 		Queue: task.Set("q"), MaxRetries: task.Set(1), RetryDelay: task.Set(time.Second), RateLimit: task.Set("1/s"),
 		TimeLimit: task.Set(time.Second), SoftTimeLimit: task.Set(time.Second), IgnoreResult: task.Set(true),
 		Idempotent: task.Set(false), DeadLetter: task.Set(false), Serializer: task.Set("s"), Compression: task.Set("z"), ResultStore: task.Set("r"), ResultTTL: task.Set(time.Hour),
-		Priority: task.Set(5), NotBefore: task.Set(time.Unix(1, 0)), Expires: task.Set(time.Unix(2, 0)),
+		Priority: task.Set(5), FairnessKey: task.Set("k"), FairnessWeight: task.Set(3), NotBefore: task.Set(time.Unix(1, 0)), Expires: task.Set(time.Unix(2, 0)),
 	}
 	var m task.Metadata
 	m.Overlay(&full)
@@ -88,13 +88,14 @@ func TestOverlayKnowsEveryKey(t *testing.T) {
 func TestMetadataCheckNamesEveryProblem(t *testing.T) {
 	m := task.Metadata{
 		Queue: task.Set("a b"), Priority: task.Set(-1), TimeLimit: task.Set(-time.Second), RateLimit: task.Set("fast"),
+		FairnessKey: task.Set("a\nb"), FairnessWeight: task.Set(101),
 		NotBefore: task.Set(time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)), Expires: task.Set(time.Date(1900, 1, 1, 0, 0, 0, 0, time.UTC)),
 	}
 	err := m.Check()
 	if !errors.Is(err, task.ErrBadMetadata) || !errors.Is(err, task.ErrBadName) {
 		t.Fatal(err)
 	}
-	for _, key := range []string{"queue", "priority", "time_limit", "rate_limit", "not_before", "expires"} {
+	for _, key := range []string{"queue", "priority", "time_limit", "rate_limit", "fairness_key", "fairness_weight", "not_before", "expires"} {
 		if !strings.Contains(err.Error(), key) {
 			t.Errorf("%s is missing in %q", key, err)
 		}
@@ -102,6 +103,11 @@ func TestMetadataCheckNamesEveryProblem(t *testing.T) {
 	ok := task.Metadata{Priority: task.Set(0), TimeLimit: task.Set(time.Duration(0)), RateLimit: task.Set(""), NotBefore: task.Set(time.Time{})}
 	if err := ok.Check(); err != nil {
 		t.Fatalf("explicit zeros are refused: %v", err)
+	}
+	for _, weight := range []int{-1, 0, task.MaxFairnessWeight + 1} {
+		if err := (&task.Metadata{FairnessWeight: task.Set(weight)}).Check(); !errors.Is(err, task.ErrBadMetadata) {
+			t.Errorf("the weight %d: %v", weight, err)
+		}
 	}
 }
 

@@ -10,13 +10,16 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/internal/messagecode"
 )
 
-// The headers of the adapter. A message with generation 0, priority 100 and no expiry carries no
-// such header.
+// The headers of the adapter. A message with generation 0, priority 100, no key, no weight and no
+// expiry carries no such header.
 const (
 	headerGeneration = "swj-gen"      // int64
 	headerPriority   = "swj-prio"     // int64
+	headerKey        = "swj-key"      // string
+	headerWeight     = "swj-weight"   // int64
 	headerExpires    = "swj-expires"  // int64, Unix milliseconds
 	headerReason     = "swj-reason"   // string, of a dead letter
 	headerQueue      = "swj-queue"    // string, the original queue of a dead letter
@@ -51,7 +54,8 @@ func isForeign(name string) bool {
 //   - ErrTooLarge: the body is larger than [broker.BodyLimit], or the headers are larger than
 //     maxHeaders.
 //   - ErrMalformed: m is nil, its Generation is negative, or its ID or ContentType has more than
-//     255 bytes. The same holds for a header or property that AMQP cannot carry.
+//     255 bytes. The same holds for its Key or Weight if they are not valid, and for a header or
+//     property that AMQP cannot carry.
 func (b *Broker) encode(p *amqp.Publishing, m *broker.Message) error {
 	if m == nil {
 		return fmt.Errorf("%w: no message", broker.ErrMalformed)
@@ -66,10 +70,13 @@ func (b *Broker) encode(p *amqp.Publishing, m *broker.Message) error {
 	if m.Generation != 0 || idTime(m.ID) == 0 { // the client library allocates memory for a timestamp
 		p.Timestamp = time.Now()
 	}
+	if err := messagecode.CheckKey(m); err != nil {
+		return err
+	}
 	if len(m.ID) > maxShort || len(m.ContentType) > maxShort {
 		return fmt.Errorf("%w: an id or content type is longer than %d bytes", broker.ErrMalformed, maxShort)
 	}
-	if m.Generation != 0 || m.Priority != defaultPriority || !m.Expires.IsZero() || len(m.Headers) > 0 {
+	if m.Generation != 0 || m.Priority != defaultPriority || m.Key != "" || m.Weight != 0 || !m.Expires.IsZero() || len(m.Headers) > 0 {
 		if err := encodeHeaders(p, m); err != nil {
 			return err
 		}
@@ -108,14 +115,20 @@ func encodeHeaders(p *amqp.Publishing, m *broker.Message) error {
 	return nil
 }
 
-// encodeOwn adds the adapter's headers for generation, priority and expiry to p.Headers, where they
-// differ from the defaults. p.Headers must not be nil.
+// encodeOwn adds the adapter's headers for generation, priority, key, weight and expiry to
+// p.Headers, where they differ from the defaults. p.Headers must not be nil.
 func encodeOwn(p *amqp.Publishing, m *broker.Message) {
 	if m.Generation != 0 {
 		p.Headers[headerGeneration] = int64(m.Generation)
 	}
 	if m.Priority != defaultPriority {
 		p.Headers[headerPriority] = int64(m.Priority)
+	}
+	if m.Key != "" {
+		p.Headers[headerKey] = m.Key
+	}
+	if m.Weight != 0 {
+		p.Headers[headerWeight] = int64(m.Weight)
 	}
 	if !m.Expires.IsZero() {
 		p.Headers[headerExpires] = m.Expires.UnixMilli()
@@ -195,6 +208,14 @@ func decode(m *broker.Message, d *amqp.Delivery) {
 		case k == headerPriority:
 			if n, ok := integer(v); ok && n >= math.MinInt32 && n <= math.MaxInt32 {
 				m.Priority = int(n)
+			}
+		case k == headerKey:
+			if s, ok := v.(string); ok {
+				messagecode.SetKey(m, s, 0)
+			}
+		case k == headerWeight:
+			if n, ok := integer(v); ok {
+				messagecode.SetKey(m, m.Key, n)
 			}
 		case k == headerExpires:
 			if n, ok := integer(v); ok {

@@ -99,6 +99,9 @@ func (b *Broker) declare(ctx context.Context, q broker.Queue) error {
 	if !naming.ValidName(q.Name) {
 		return fmt.Errorf("%w: queue name", broker.ErrMalformed)
 	}
+	if err := broker.RefuseFair(q); err != nil {
+		return err
+	}
 	for i, bound := range q.Levels {
 		if i > 0 && bound <= q.Levels[i-1] {
 			return fmt.Errorf("%w: levels %v do not ascend", broker.ErrMalformed, q.Levels)

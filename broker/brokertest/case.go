@@ -46,11 +46,18 @@ func needsLoss(h *Harness) string {
 }
 
 var (
-	needsDurable      = promised("Durable", func(p Promises) bool { return p.Durable })
-	needsExactCount   = promised("ExactCount", func(p Promises) bool { return p.ExactCount })
-	needsDedupe       = promised("Dedupe", func(p Promises) bool { return p.Dedupe })
-	needsOrder        = promised("Order", func(p Promises) bool { return p.Order })
-	needsPriorities   = promised("Priorities", func(p Promises) bool { return p.Priorities })
+	needsDurable    = promised("Durable", func(p Promises) bool { return p.Durable })
+	needsExactCount = promised("ExactCount", func(p Promises) bool { return p.ExactCount })
+	needsDedupe     = promised("Dedupe", func(p Promises) bool { return p.Dedupe })
+	needsOrder      = promised("Order", func(p Promises) bool { return p.Order })
+	needsPriorities = promised("Priorities", func(p Promises) bool { return p.Priorities })
+	needsFair       = promised("Fair", func(p Promises) bool { return p.Fair })
+	needsTurns      = func(h *Harness) string {
+		return suite.Unless(h.Promises.Fair || h.Promises.Lanes, "the adapter promises neither Fair nor Lanes")
+	}
+	needsNoTurns = func(h *Harness) string {
+		return suite.Unless(!h.Promises.Fair && !h.Promises.Lanes, "the adapter promises Fair or Lanes")
+	}
 	needsDelays       = promised("Delays", func(p Promises) bool { return p.Delays })
 	needsBatch        = promised("Batch", func(p Promises) bool { return p.Batch })
 	needsRetry        = promised("Retry", func(p Promises) bool { return p.Retry })
@@ -74,7 +81,7 @@ var (
 // cases returns every case of the suite, area by area.
 func cases() []testCase {
 	return slices.Concat(
-		deliverCases(), nameCases(), settleCases(), prefetchCases(), orderCases(), priorityCases(), delayCases(),
+		deliverCases(), nameCases(), settleCases(), prefetchCases(), orderCases(), priorityCases(), fairCases(), delayCases(),
 		closeCases(), batchCases(), retryCases(), deadCases(), scanCases(), inspectCases(), listCases(), findCases(),
 		leaseCases(), faultCases(), restartCases(), watchCases(), witnessCases(), transactionCases(), acknowledgementCases(), modelCases(),
 	)

@@ -166,6 +166,8 @@ func fullMessage() *broker.Message {
 		Properties: map[string]string{"content-encoding": "utf-8", "correlation-id": "c-1", "reply-to": "r-1", "type": "t"},
 		Body:       []byte("{}"),
 		Priority:   100,
+		Key:        "Kündin 7",
+		Weight:     100,
 		Expires:    time.Now().Add(time.Hour).Truncate(time.Millisecond).UTC(),
 	}
 }

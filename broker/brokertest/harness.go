@@ -53,6 +53,14 @@ type Harness struct {
 	// Promises are the adapter's promises.
 	Promises Promises
 
+	// FairStarts is the number of deliveries of the case that measures the shares of weights. Default:
+	// 10,000. A server that takes milliseconds for a delivery needs fewer.
+	FairStarts int
+
+	// Keys returns the number of keys that the broker keeps for the turns of a queue, "" included.
+	// After a drain it must become 0. Needed with the promise Fair.
+	Keys func(t testing.TB, b broker.Broker, queue string) int
+
 	// Report is the file below docs/capabilities of this module that says which features the adapter
 	// has, such as ../../docs/capabilities/broker-memory.json. A whole run that passes is compared
 	// with it, or writes it if SWARMIJI_UPDATE is 1. The first Harness names it. "": no comparison.
@@ -88,6 +96,8 @@ type Promises struct {
 	// messages of one publisher and priority reach a single consumer in order, without a fault
 	Order       bool
 	Priorities  bool // the levels of Declare have an effect
+	Fair        bool // Queue.Fair: exact turns over the keys; Order too
+	Lanes       bool // Queue.Fair: approximate turns, by lanes that the publisher chooses
 	Delays      bool // broker.Delayer, and delays in PublishBatch and Retry
 	Batch       bool // broker.BatchPublisher
 	Retry       bool // broker.Retrier: atomic

@@ -27,6 +27,9 @@ func methodsOfQueue(b broker.Broker) map[string]func(ctx context.Context, queue 
 	if d, ok := capability.As[broker.Declarer](b); ok {
 		calls["Declare"] = func(ctx context.Context, q string) error { return d.Declare(ctx, broker.Queue{Name: q}) }
 	}
+	if d, ok := capability.As[broker.Describer](b); ok {
+		calls["Describe"] = func(ctx context.Context, q string) error { _, err := d.Describe(ctx, q); return err }
+	}
 	if i, ok := capability.As[broker.Inspector](b); ok {
 		calls["Stats"] = func(ctx context.Context, q string) error { _, err := i.Stats(ctx, q); return err }
 		calls["Purge"] = func(ctx context.Context, q string) error { _, err := i.Purge(ctx, q); return err }
@@ -103,6 +106,9 @@ func checkPromises(w *world) {
 	if p.Priorities && !offers[broker.Declarer](b) {
 		w.Error("Priorities are promised, and there is no Declarer to name the levels")
 	}
+	if (p.Fair || p.Lanes) && !offers[broker.Describer](b) {
+		w.Error("Fair or Lanes is promised, and there is no Describer to show which queues are fair")
+	}
 	w.ack(d)
 }
 
@@ -132,7 +138,7 @@ func (w deliveryWrapper) Unwrap() any { return w.Delivery }
 func checkWrapped(w *world) {
 	b := w.Open()
 	suite.Keeps(w, b, wrapper{b}, suite.CapabilityOf[broker.Delayer](), suite.CapabilityOf[broker.BatchPublisher](),
-		suite.CapabilityOf[broker.Retrier](), suite.CapabilityOf[broker.Declarer](), suite.CapabilityOf[broker.PrefetchAdviser](),
+		suite.CapabilityOf[broker.Retrier](), suite.CapabilityOf[broker.Declarer](), suite.CapabilityOf[broker.Describer](), suite.CapabilityOf[broker.PrefetchAdviser](),
 		suite.CapabilityOf[broker.Inspector](), suite.CapabilityOf[broker.Auditor](), suite.CapabilityOf[broker.Locator](),
 		suite.CapabilityOf[broker.Finder](), suite.CapabilityOf[broker.Watcher](), suite.CapabilityOf[broker.DeadLetterer](),
 		suite.CapabilityOf[broker.QueueLister](), suite.CapabilityOf[broker.Lister](), suite.CapabilityOf[broker.DeadFinder](),

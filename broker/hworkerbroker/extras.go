@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/internal/messagecode"
 )
 
 // extras is the member "swj" of a job: the parts of a message besides its body. Parts with the
@@ -22,15 +23,17 @@ type extras struct {
 	Headers     map[string]any    `json:"headers,omitempty"`      // see encodeHeader
 	Properties  map[string]string `json:"properties,omitempty"`
 	// if it is not 100; the order of jobs ignores it
-	Priority *int  `json:"priority,omitempty"`
-	Expires  int64 `json:"expires_ms,omitempty"` // since 1970
-	Base64   bool  `json:"base64,omitempty"`     // if the body cannot be the job itself
+	Priority *int   `json:"priority,omitempty"`
+	Key      string `json:"key,omitempty"`
+	Weight   int    `json:"weight,omitempty"`
+	Expires  int64  `json:"expires_ms,omitempty"` // since 1970
+	Base64   bool   `json:"base64,omitempty"`     // if the body cannot be the job itself
 }
 
 // empty reports whether no part is set.
 func (x *extras) empty() bool {
 	return x.ID == "" && x.Generation == 0 && x.ContentType == nil && x.Headers == nil && x.Properties == nil &&
-		x.Priority == nil && x.Expires == 0 && !x.Base64
+		x.Priority == nil && x.Key == "" && x.Weight == 0 && x.Expires == 0 && !x.Base64
 }
 
 // decodeExtras reads the extras beside a uuid into x. It returns an error if text is not JSON, has
@@ -48,13 +51,16 @@ func decodeExtras(text string, x *extras) error {
 }
 
 // extrasOf returns the parts of m besides its body. Returns ErrMalformed for a negative
-// generation, a header of another type, or an id, content type, property or header text that is
-// not UTF-8.
+// generation, a header of another type, or a Key or Weight that is not valid. Returns it too for an
+// id, content type, property or header text that is not UTF-8.
 func extrasOf(m *broker.Message) (*extras, error) {
 	if m.Generation < 0 {
 		return nil, fmt.Errorf("generation %d: %w", m.Generation, broker.ErrMalformed)
 	}
-	x := &extras{Generation: m.Generation}
+	if err := messagecode.CheckKey(m); err != nil {
+		return nil, err
+	}
+	x := &extras{Generation: m.Generation, Key: m.Key, Weight: m.Weight}
 	if m.ID != taskID(m.Body) {
 		x.ID = m.ID
 	}
@@ -109,6 +115,7 @@ func (x *extras) apply(m *broker.Message) error {
 	if x.Priority != nil {
 		m.Priority = *x.Priority
 	}
+	messagecode.SetKey(m, x.Key, int64(x.Weight))
 	if x.Expires != 0 {
 		m.Expires = time.UnixMilli(x.Expires).UTC()
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/internal/messagecode"
 )
 
 var (
@@ -45,6 +46,7 @@ var (
 	_ broker.BatchPublisher = (*Broker)(nil)
 	_ broker.Retrier        = (*Broker)(nil)
 	_ broker.Declarer       = (*Broker)(nil)
+	_ broker.Describer      = (*Broker)(nil)
 	_ broker.Inspector      = (*Broker)(nil)
 	_ broker.DeadLetterer   = (*Broker)(nil)
 	_ broker.Finder         = (*Broker)(nil)
@@ -187,6 +189,11 @@ func (s *Server) check(m *broker.Message) error {
 	if s.maxBody > 0 && len(m.Body) > broker.BodyLimit(s.maxBody, m.Generation) {
 		return fmt.Errorf("membroker: %q: body of %d bytes, at most %d: %w", m.ID, len(m.Body), s.maxBody, broker.ErrTooLarge)
 	}
+	if m.Key != "" || m.Weight != 0 {
+		if err := messagecode.CheckKey(m); err != nil {
+			return fmt.Errorf("membroker: %q: %w", m.ID, err)
+		}
+	}
 	if m.Headers == nil && m.Properties == nil {
 		return nil
 	}
@@ -214,9 +221,9 @@ func (s *Server) check(m *broker.Message) error {
 }
 
 // Declare implements [broker.Declarer]. It creates the queues that do not exist. A queue may have
-// up to 255 levels. A queue that Subscribe or PutDead created gets its levels from the first
-// Declare. Later declarations change nothing; other levels are logged once per queue. It waits only
-// for a connection. It takes the Server's mutex and the queues' mutexes.
+// up to 255 levels. A queue that Subscribe or PutDead created gets its settings from the first
+// Declare. Later declarations change nothing; other settings are logged once per queue. It waits
+// only for a connection. It takes the Server's mutex and the queues' mutexes.
 //
 // Declare stops at the first error; the queues before it exist then. Returns ErrMalformed for an
 // invalid name, or for levels that descend or are too many. Returns ErrUnavailable if ctx ends

@@ -42,8 +42,9 @@ func (b *Broker) Delete(ctx context.Context, queue, id string) error {
 }
 
 // Update implements [broker.Finder]. It replaces the waiting message with the highest Generation.
-// The message keeps its place in the queue if it is ready and its priority level does not change.
-// Otherwise it goes to the end of its level, or waits for its new time. Its deliveries are counted
+// The message keeps its place in the queue if it is ready and neither its priority level nor, in a
+// fair queue, its key changes. Otherwise it goes to the end of its level or key, or waits for its
+// new time. Its deliveries are counted
 // from 1 again. It waits only for a connection. It takes the queue's mutex.
 //
 //   - The message cannot be stored: ErrMalformed or ErrTooLarge.
@@ -63,8 +64,11 @@ func (b *Broker) Update(ctx context.Context, queue string, o broker.Outgoing) er
 	}
 	defer q.unlock()
 	now := o.At.IsZero() || !o.At.After(time.Now())
-	if now && it.place == ready && it.level == q.levelOf(o.Message.Priority) {
+	if now && it.place == ready && it.level == q.levelOf(o.Message.Priority) && (!q.fair || it.m.Key == o.Message.Key) {
 		it.m, it.count = o.Message, 0
+		if q.fair {
+			q.levels[it.level].keys.SetWeight(it.entry, o.Message.Weight)
+		}
 		return nil
 	}
 	q.remove(it)

@@ -40,7 +40,7 @@ func (b *Broker) Stats(ctx context.Context, queue string) (broker.Stats, error) 
 }
 
 // oldest returns the time at which the longest-waiting ready message became ready, zero if no
-// message is ready. Within the ring and the heap of a level the first item became ready first. Call
+// message is ready. Within a ring, a heap and a key the first item became ready first. Call
 // it with q.mu held.
 func (q *queue) oldest() time.Time {
 	var first *item
@@ -50,6 +50,12 @@ func (q *queue) oldest() time.Time {
 		}
 	}
 	for i := range q.levels {
+		if q.fair {
+			for it := range q.levels[i].keys.Fronts() {
+				look(it)
+			}
+			continue
+		}
 		look(q.levels[i].ring.front())
 		if h := q.levels[i].returned; len(h) > 0 {
 			look(h[0])

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/internal/turns"
 )
 
 // place says in which container of its queue an item is.
@@ -11,8 +12,9 @@ type place uint8
 
 const (
 	gone  place = iota // acknowledged, dead-lettered, removed or replaced
-	ready              // in the ring of its level
-	// in the heap of its level: returned by a consumer, before everything in the ring
+	ready              // in the ring or the turns of its level
+	// in the heap or the turns of its level: returned by a consumer, before everything in the ring
+	// or in its key
 	returned
 	delayed // waiting for its time
 	held    // delivered and not settled
@@ -23,10 +25,11 @@ const (
 type item struct {
 	m     *broker.Message
 	q     *queue
-	same  *item     // the item before it with the same ID in the same queue, or nil
-	seq   uint64    // order of arrival in the queue
-	pos   uint64    // in the ring
-	index int       // in the heap; -1: in no heap
+	same  *item  // the item before it with the same ID in the same queue, or nil
+	seq   uint64 // order of arrival in the queue
+	index int    // in the ring or the heap; -1: in no heap
+	// in the turns of its level, also while it is held; nil: the queue is not fair
+	entry *turns.Entry[*item]
 	due   time.Time // due time of a delayed item; it does not change while the item is delayed
 	since int64     // when it became ready the last time, in Unix nanoseconds
 	count int32     // number of deliveries

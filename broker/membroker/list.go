@@ -84,6 +84,14 @@ func (q *queue) listWaiting(n int) (all []broker.Listed) {
 	}
 	for i := range q.levels {
 		l := &q.levels[i]
+		if q.fair {
+			for it := range l.keys.All() {
+				if !add(it) {
+					return all
+				}
+			}
+			continue
+		}
 		returned := slices.SortedFunc(slices.Values(l.returned), func(x, y *item) int { return cmp.Compare(x.seq, y.seq) })
 		for _, it := range returned {
 			if !add(it) {

@@ -6,14 +6,16 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/internal/turns"
 )
 
 // level holds the ready messages of one priority level. Those in returned come before those in
-// ring.
+// ring. A level of a fair queue has them all in keys.
 type level struct {
 	bound    int // the highest priority number in it; the last level has no limit
 	ring     ring
 	returned bySeq
+	keys     *turns.Turns[*item] // nil: the queue is not fair
 }
 
 // queue is one queue of a Server. mu guards all its fields. Its methods must be called with mu held
@@ -24,10 +26,11 @@ type queue struct {
 
 	mu          sync.Mutex
 	levels      []level // at least one, most urgent first
-	declared    bool    // by Declare: the levels do not change any more
-	warned      bool    // a later declaration with other levels was logged
+	declared    bool    // by Declare: the levels and fair do not change any more
+	warned      bool    // a later declaration with other settings was logged
+	fair        bool    // each level has keys
 	seq         uint64
-	ready       int              // items in the rings and heaps of the levels
+	ready       int              // items in the levels
 	delayed     int              // items that wait for their time
 	held        int              // delivered items
 	byID        map[string]*item // the newest item of each ID
@@ -124,24 +127,36 @@ func (q *queue) dropWaiting(it *item) {
 	}
 }
 
-// append makes the item ready at the end of its level, with a new seq, since the time now. It wakes
-// no receiver. Call it with q.mu held.
+// append makes the item ready at the end of its level, with a new seq, since the time now. In a
+// fair queue it is at the end of its key. It wakes no receiver. Call it with q.mu held.
 func (q *queue) append(it *item, now time.Time) {
 	it.level = q.levelOf(it.m.Priority)
 	it.seq = q.seq
 	it.since = now.UnixNano()
 	q.seq++
 	it.place = ready
-	q.levels[it.level].ring.push(it)
 	q.ready++
+	if q.fair {
+		it.entry = q.levels[it.level].keys.Push(it.m.Key, it.m.Weight, it.seq, it)
+		return
+	}
+	q.levels[it.level].ring.push(it)
 }
 
-// giveBack makes a delivered item ready again, in front of later messages of its level. It wakes no
-// receiver. Call it with q.mu held.
+// giveBack makes a delivered item ready again, in front of later messages of its level. In a fair
+// queue it is in front of its key, whose turn is refunded. It wakes no receiver. Call it with q.mu
+// held.
 func (q *queue) giveBack(it *item) {
 	it.place = returned
-	heap.Push(&q.levels[it.level].returned, it)
 	q.ready++
+	switch l := &q.levels[it.level]; {
+	case !q.fair:
+		heap.Push(&l.returned, it)
+	case it.entry == nil: // delivered before the queue became fair
+		it.entry = l.keys.Push(it.m.Key, it.m.Weight, it.seq, it)
+	default:
+		l.keys.Return(it.entry)
+	}
 }
 
 // delay makes the item a delayed one and adds it to the server's clock. Call it with q.mu held.
@@ -184,6 +199,9 @@ func (q *queue) next() *item {
 	if q.ready == 0 {
 		return nil
 	}
+	if q.fair {
+		return q.nextInTurn()
+	}
 	for i := range q.levels {
 		l := &q.levels[i]
 		if len(l.returned) > 0 {
@@ -198,16 +216,20 @@ func (q *queue) next() *item {
 	return nil
 }
 
-// remove removes a waiting item from its ring, heap or clock, and lowers the queue's counter. Its
+// remove removes a waiting item from its level or the clock, and lowers the queue's counter. Its
 // ID stays in q.byID. Call it with q.mu held.
 func (q *queue) remove(it *item) {
 	switch it.place {
-	case ready:
-		q.levels[it.level].ring.remove(it)
+	case ready, returned:
 		q.ready--
-	case returned:
-		heap.Remove(&q.levels[it.level].returned, it.index)
-		q.ready--
+		switch l := &q.levels[it.level]; {
+		case q.fair:
+			l.keys.Remove(it.entry)
+		case it.place == ready:
+			l.ring.remove(it)
+		default:
+			heap.Remove(&l.returned, it.index)
+		}
 	case delayed:
 		q.s.clock.remove(it)
 		q.delayed--
@@ -300,13 +322,17 @@ func (q *queue) admit() {
 }
 
 // setLevels replaces the queue's levels by levels with the given bounds, or by one level if
-// bounds is empty. It moves all ready items to their new level, in their order. Call it with q.mu
-// held.
-func (q *queue) setLevels(bounds []int) {
+// bounds is empty. It makes the queue fair or not. It moves all ready items to their new level, in
+// their order. The queue must not be fair yet. Call it with q.mu held.
+func (q *queue) setLevels(bounds []int, fair bool) {
 	old := q.levels
 	q.levels = make([]level, max(1, len(bounds)))
 	for i, b := range bounds {
 		q.levels[i].bound = b
+	}
+	if q.fair = fair; fair {
+		q.makeFair(old)
+		return
 	}
 	for i := range old {
 		for _, it := range old[i].returned {

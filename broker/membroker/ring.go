@@ -13,13 +13,13 @@ type ring struct {
 // minRing is the smallest number of slots of a ring that shrinks.
 const minRing = 64
 
-// push adds the item at the end, sets its pos, and grows the ring if it is full. Call it with the
+// push adds the item at the end, sets its index, and grows the ring if it is full. Call it with the
 // queue's mutex held.
 func (r *ring) push(it *item) {
 	if int(r.tail-r.head) == len(r.slots) {
 		r.resize()
 	}
-	it.pos = r.tail
+	it.index = int(r.tail)
 	r.slots[r.tail&uint64(len(r.slots)-1)] = it
 	r.tail++
 }
@@ -59,7 +59,7 @@ func (r *ring) front() *item {
 // remove replaces the item, which must be in the ring, by a hole. It does not shrink the ring. Call
 // it with the queue's mutex held.
 func (r *ring) remove(it *item) {
-	r.slots[it.pos&uint64(len(r.slots)-1)] = nil
+	r.slots[uint64(it.index)&uint64(len(r.slots)-1)] = nil
 	r.holes++
 }
 

@@ -170,10 +170,10 @@ func (s *Server) ensure(name string) (*queue, error) {
 	return qs[name], nil
 }
 
-// declare creates the queue d.Name with the levels d.Levels. An existing queue that was never
-// declared gets these levels. A declared queue keeps its levels, and a difference is logged once
-// per queue. Returns broker.ErrMalformed if the name is not valid, or the levels descend or are
-// more than maxLevels. It takes s.mu, then the queue's mutex.
+// declare creates the queue d.Name with the levels d.Levels, fair or not. An existing queue that
+// was never declared gets these settings. A declared queue keeps its own, and a difference is
+// logged once per queue. Returns broker.ErrMalformed if the name is not valid, or the levels
+// descend or are more than maxLevels. It takes s.mu, then the queue's mutex.
 func (s *Server) declare(d broker.Queue) error {
 	if !slices.IsSorted(d.Levels) || len(d.Levels) > maxLevels {
 		return fmt.Errorf("membroker: levels of queue %q are not ascending or more than %d: %w", d.Name, maxLevels, broker.ErrMalformed)
@@ -186,18 +186,17 @@ func (s *Server) declare(d broker.Queue) error {
 	defer q.unlock()
 	if !q.declared {
 		q.declared = true
-		q.setLevels(d.Levels)
+		q.setLevels(d.Levels, d.Fair)
 		return nil
 	}
-	has := make([]int, 0, len(q.levels))
-	for i := range q.levels {
-		has = append(has, q.levels[i].bound)
-	}
-	if len(d.Levels) == 0 && len(has) == 1 || slices.Equal(has, d.Levels) || q.warned {
+	has := q.bounds()
+	same := len(d.Levels) == 0 && len(has) == 1 || slices.Equal(has, d.Levels)
+	if same && d.Fair == q.fair || q.warned {
 		return nil
 	}
 	q.warned = true
-	s.log.Warn("membroker: the queue exists with other priority levels and is used as it is", "queue", d.Name, "has", has, "declared", d.Levels)
+	s.log.Warn("membroker: the queue exists with other priority levels or fairness and is used as it is",
+		"queue", d.Name, "has", has, "has_fair", q.fair, "declared", d.Levels, "declared_fair", d.Fair)
 	return nil
 }
 

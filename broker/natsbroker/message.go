@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/internal/messagecode"
 )
 
 // The headers of the adapter.
@@ -59,6 +60,8 @@ type extra struct {
 	ContentType string            `json:"ct,omitempty"`
 	Headers     map[string]value  `json:"h,omitempty"`
 	Properties  map[string]string `json:"p,omitempty"`
+	Key         string            `json:"k,omitempty"`
+	Weight      int               `json:"w,omitempty"`
 }
 
 // value is a header value with its type. Exactly one field is set. X is a string that is not UTF-8.
@@ -72,7 +75,8 @@ type value struct {
 }
 
 // check returns an error if m cannot be sent: ErrTooLarge if the body is larger than
-// Config.MaxBody, ErrMalformed if m is nil or its Generation negative.
+// Config.MaxBody, ErrMalformed if m is nil, its Generation negative, or its Key or Weight not
+// valid.
 func (b *Broker) check(m *broker.Message) error {
 	if m == nil {
 		return fmt.Errorf("%w: no message", broker.ErrMalformed)
@@ -83,7 +87,7 @@ func (b *Broker) check(m *broker.Message) error {
 	if m.Generation < 0 {
 		return fmt.Errorf("%w: generation %d", broker.ErrMalformed, m.Generation)
 	}
-	return nil
+	return messagecode.CheckKey(m)
 }
 
 // encode returns m for a subject that must not hold a message yet: it expects sequence 0. The data
@@ -114,7 +118,7 @@ func encode(m *broker.Message, subject, msgID string) (*nats.Msg, error) {
 	if !m.Expires.IsZero() {
 		set(headerExpires, strconv.FormatInt(m.Expires.UnixMilli(), 10))
 	}
-	if !plainType || len(m.Headers) > 0 || len(m.Properties) > 0 {
+	if !plainType || len(m.Headers) > 0 || len(m.Properties) > 0 || m.Key != "" || m.Weight != 0 {
 		s, err := encodeExtra(m, !plainType)
 		if err != nil {
 			return nil, err
@@ -169,7 +173,7 @@ func encodeExtra(m *broker.Message, contentType bool) (string, error) {
 			return "", fmt.Errorf("%w: property %.40q is not UTF-8", broker.ErrMalformed, k)
 		}
 	}
-	e.Properties = m.Properties
+	e.Properties, e.Key, e.Weight = m.Properties, m.Key, m.Weight
 	text, err := json.Marshal(e)
 	if err != nil {
 		return "", fmt.Errorf("%w: %w", broker.ErrMalformed, err)
@@ -262,9 +266,10 @@ func decode(m *broker.Message, id string, h nats.Header, body []byte) {
 	}
 }
 
-// decodeExtra sets the content type, properties and headers of m from text, the value of the
-// header Swj-Extra. An empty content type and empty properties leave those of m unchanged. It
-// skips headers whose value goValue cannot convert. It ignores a text that is not JSON.
+// decodeExtra sets the content type, properties, headers, Key and Weight of m from text, the
+// value of the header Swj-Extra. An empty content type and empty properties leave those of m
+// unchanged. It skips headers whose value goValue cannot convert. It ignores a text that is not
+// JSON.
 func decodeExtra(m *broker.Message, text string) {
 	var e extra
 	if json.Unmarshal([]byte(text), &e) != nil {
@@ -281,6 +286,7 @@ func decodeExtra(m *broker.Message, text string) {
 	if len(e.Properties) > 0 {
 		m.Properties = e.Properties
 	}
+	messagecode.SetKey(m, e.Key, int64(e.Weight))
 }
 
 // setHeader sets a header of m.

@@ -179,7 +179,11 @@ func (b *Broker) warnLevels(ctx context.Context, name string, want, have []int) 
 // valid or levels that do not ascend.
 func (b *Broker) Declare(ctx context.Context, qs ...broker.Queue) error {
 	for _, q := range qs {
-		if err := b.declare(ctx, q.Name, slices.Clone(q.Levels)); err != nil {
+		err := broker.RefuseFair(q)
+		if err == nil {
+			err = b.declare(ctx, q.Name, slices.Clone(q.Levels))
+		}
+		if err != nil {
 			return wrap(err, "declare", q.Name)
 		}
 	}

@@ -139,7 +139,10 @@ func (b *Broker) Declare(ctx context.Context, qs ...broker.Queue) error {
 		if err != nil {
 			return err
 		}
-		if err := q.declare(ctx, want.Levels); err != nil {
+		if err = broker.RefuseFair(want); err == nil {
+			err = q.declare(ctx, want.Levels)
+		}
+		if err != nil {
 			return wrap(err, "declare", want.Name)
 		}
 		b.checkSettings()

@@ -104,11 +104,9 @@ func decodeOwn(m *broker.Message, value string, types *string) bool {
 	}
 	body := rest[typeLen+int(extras):]
 	if extras > 0 {
-		headers, properties, ok := messagecode.DecodeExtras([]byte(rest[typeLen : len(rest)-len(body)]))
-		if !ok {
+		if !messagecode.DecodeExtras([]byte(rest[typeLen:len(rest)-len(body)]), m) {
 			return false
 		}
-		m.Headers, m.Properties = headers, properties
 	}
 	m.Priority = int(int32(binary.BigEndian.Uint32(fixed[1:])))
 	if expires := int64(binary.BigEndian.Uint64(fixed[5 : header-5])); expires != 0 {

@@ -214,7 +214,7 @@ func readLetters(ctx context.Context, tx *sqlconn.Tx, q *queue, query string, ar
 		}
 		m.Generation, m.Priority, m.Expires = int(generation), int(priority), sqlconn.Time(expires)
 		if len(meta) > 0 {
-			m.Headers, m.Properties, _ = messagecode.DecodeExtras(meta)
+			_ = messagecode.DecodeExtras(meta, m)
 		}
 		l.dead = broker.Dead{
 			Message: m, Queue: q.name, Reason: string(reason), Stack: string(stack), Attempts: int(attempts), At: sqlconn.Time(at),

@@ -30,6 +30,6 @@ func (r *stored) fill(m *broker.Message) {
 	m.ID, m.Generation, m.ContentType = *r.id, int(*r.generation), *r.contentType
 	m.Priority, m.Expires, m.Body = int(*r.priority), sqlconn.Time(*r.expires), r.body
 	if len(r.meta) > 0 {
-		m.Headers, m.Properties, _ = messagecode.DecodeExtras(r.meta)
+		_ = messagecode.DecodeExtras(r.meta, m)
 	}
 }

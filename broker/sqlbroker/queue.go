@@ -121,6 +121,9 @@ func (b *Broker) Declare(ctx context.Context, qs ...broker.Queue) error {
 		if err := checkName(want.Name); err != nil {
 			return err
 		}
+		if err := broker.RefuseFair(want); err != nil {
+			return wrap(err, "declare", want.Name)
+		}
 		text, err := levelsText(want.Levels)
 		var q *queue
 		if err == nil {

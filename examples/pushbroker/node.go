@@ -115,8 +115,8 @@ func check(m *broker.Message) error {
 	return nil
 }
 
-// Declare implements [broker.Declarer]. Queues have no levels: levels are refused with
-// [broker.ErrUnsupported].
+// Declare implements [broker.Declarer]. Queues have neither levels nor turns: these are refused
+// with [broker.ErrUnsupported].
 func (n *Node) Declare(_ context.Context, qs ...broker.Queue) error {
 	n.hub.mu.Lock()
 	defer n.hub.mu.Unlock()
@@ -128,6 +128,9 @@ func (n *Node) Declare(_ context.Context, qs ...broker.Queue) error {
 			return fmt.Errorf("pushbroker: %w", broker.ErrClosed)
 		case len(q.Levels) > 0:
 			return fmt.Errorf("pushbroker: priority levels of queue %q: %w", q.Name, broker.ErrUnsupported)
+		}
+		if err := broker.RefuseFair(q); err != nil {
+			return fmt.Errorf("pushbroker: %w", err)
 		}
 		n.hub.ensure(q.Name)
 	}

@@ -116,6 +116,7 @@ func Run(t *testing.T, open Open) {
 		{"OneEach", true, false, testOneEach},
 		// Promises: S51.
 		{"FollowsWork", true, false, testFollowsWork},
+		{"Fair", true, false, testFair},
 		{"QueuedBeforeConsumer", true, false, testQueuedBeforeConsumer},
 		{"Expired", true, false, testExpired},
 		{"Delayed", true, false, testDelayed},

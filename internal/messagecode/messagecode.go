@@ -5,11 +5,13 @@ package messagecode
 import (
 	"encoding/binary"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"unicode/utf8"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/internal/naming"
 	"github.com/swarmiji/swarmiji/internal/rawmsgpack"
 )
 
@@ -32,7 +34,7 @@ func ValidID(id string) bool {
 
 // Check returns nil if m can be stored. Returns ErrTooLarge for a body of more than maxBody bytes.
 // Returns ErrMalformed for a nil m and for an id that is not valid. It does so too for a Generation
-// or Priority beyond 32 bits, and for a content type of more than 255 bytes.
+// or Priority beyond 32 bits, for a content type of more than 255 bytes, and as CheckKey does.
 func Check(m *broker.Message, maxBody int) error {
 	switch {
 	case m == nil:
@@ -48,14 +50,61 @@ func Check(m *broker.Message, maxBody int) error {
 	case len(m.ContentType) > math.MaxUint8:
 		return fmt.Errorf("%w: content type of %d bytes", broker.ErrMalformed, len(m.ContentType))
 	}
+	return CheckKey(m)
+}
+
+// CheckKey returns ErrMalformed if the Key of m is not valid or its Weight is not 0 to 100.
+func CheckKey(m *broker.Message) error {
+	switch {
+	case !naming.ValidKey(m.Key):
+		return fmt.Errorf("%w: the fairness key is not at most %d bytes of UTF-8 without control characters", broker.ErrMalformed, naming.MaxKey)
+	case m.Weight < 0 || m.Weight > naming.MaxWeight:
+		return fmt.Errorf("%w: the fairness weight %d is not 0 to %d", broker.ErrMalformed, m.Weight, naming.MaxWeight)
+	}
 	return nil
 }
 
-// AppendExtras appends the headers and properties of m to v, as two msgpack maps. It appends
-// nothing if m has neither. Returns ErrMalformed for a text that is not UTF-8 or a header of
-// another type. Returns ErrTooLarge above 64 KiB.
+// SetKey sets the Key and the Weight of m to stored values. It leaves out those that are not valid.
+func SetKey(m *broker.Message, key string, weight int64) {
+	if naming.ValidKey(key) {
+		m.Key = key
+	}
+	if weight > 0 && weight <= naming.MaxWeight {
+		m.Weight = int(weight)
+	}
+}
+
+// The headers in which the extras have the Key and the Weight of a message. An older version of an
+// adapter takes them for foreign headers, which a retry keeps.
+const (
+	headerKey    = "swj-key"    // string
+	headerWeight = "swj-weight" // int64
+)
+
+// allHeaders returns the headers of m with its Key and Weight. Headers of m with these names are
+// left out.
+func allHeaders(m *broker.Message) map[string]any {
+	if m.Key == "" && m.Weight == 0 {
+		return m.Headers
+	}
+	h := make(map[string]any, len(m.Headers)+2)
+	maps.Copy(h, m.Headers)
+	delete(h, headerKey)
+	delete(h, headerWeight)
+	if m.Key != "" {
+		h[headerKey] = m.Key
+	}
+	if m.Weight != 0 {
+		h[headerWeight] = int64(m.Weight)
+	}
+	return h
+}
+
+// AppendExtras appends the headers, Key, Weight and properties of m to v, as two msgpack maps. It
+// appends nothing if all of them are empty. Returns ErrMalformed for a text that is not UTF-8 or a
+// header of another type. Returns ErrTooLarge above 64 KiB.
 func AppendExtras(v []byte, m *broker.Message) ([]byte, error) {
-	if len(m.Headers)+len(m.Properties) == 0 {
+	if len(m.Headers)+len(m.Properties)+len(m.Key)+m.Weight == 0 {
 		return v, nil
 	}
 	before := len(v)
@@ -66,16 +115,17 @@ func AppendExtras(v []byte, m *broker.Message) ([]byte, error) {
 	return v, err
 }
 
-// appendMaps appends the headers and the properties of m to v, as two msgpack maps, also if they
-// are empty, and without a limit. Its errors are those of AppendExtras.
+// appendMaps appends the headers, Key, Weight and properties of m to v, as two msgpack maps,
+// also if they are empty, and without a limit. Its errors are those of AppendExtras.
 func appendMaps(v []byte, m *broker.Message) ([]byte, error) {
-	v = rawmsgpack.AppendMapLen(v, len(m.Headers))
-	for _, k := range sortedKeys(m.Headers) {
+	headers := allHeaders(m)
+	v = rawmsgpack.AppendMapLen(v, len(headers))
+	for _, k := range sortedKeys(headers) {
 		if !utf8.ValidString(k) {
 			return nil, fmt.Errorf("%w: the name of header %.40q is not UTF-8", broker.ErrMalformed, k)
 		}
 		v = rawmsgpack.AppendText(v, k)
-		switch h := m.Headers[k].(type) {
+		switch h := headers[k].(type) {
 		case string:
 			if !utf8.ValidString(h) {
 				return nil, fmt.Errorf("%w: header %.40q is a text that is not UTF-8", broker.ErrMalformed, k)
@@ -115,9 +165,27 @@ func sortedKeys[V any](m map[string]V) []string {
 	return keys
 }
 
-// DecodeExtras returns the headers and properties in data, two msgpack maps. ok is false if data is
-// damaged.
-func DecodeExtras(data []byte) (headers map[string]any, properties map[string]string, ok bool) {
+// DecodeExtras sets the Headers, Properties, Key and Weight of m to those in data, which
+// AppendExtras has written. It returns false if data is damaged, and m is unchanged then.
+func DecodeExtras(data []byte, m *broker.Message) bool {
+	headers, properties, ok := decodeMaps(data)
+	if !ok {
+		return false
+	}
+	key, _ := headers[headerKey].(string)
+	weight, _ := headers[headerWeight].(int64)
+	SetKey(m, key, weight)
+	delete(headers, headerKey)
+	delete(headers, headerWeight)
+	if len(headers) > 0 {
+		m.Headers = headers
+	}
+	m.Properties = properties
+	return true
+}
+
+// decodeMaps returns the two maps in data. ok is false if data is damaged.
+func decodeMaps(data []byte) (headers map[string]any, properties map[string]string, ok bool) {
 	r := rawmsgpack.NewReader(data)
 	if n := r.MapLen(); n > 0 && r.Err() == nil {
 		headers = make(map[string]any, min(n, len(data)))

@@ -30,6 +30,8 @@ type keptMessage struct {
 	Properties  []keptProperty `json:"properties,omitempty"`
 	Body        []byte         `json:"body,omitempty"`
 	Priority    int            `json:"priority"`
+	Key         text           `json:"key,omitzero"`
+	Weight      int            `json:"weight,omitzero"`
 	Expires     int64          `json:"expiresMillis,omitzero"`
 }
 
@@ -84,6 +86,7 @@ func (k Kept) MarshalJSON() ([]byte, error) {
 	m := k.Message
 	out := keptMessage{
 		Version: keptVersion, ID: text(m.ID), Generation: m.Generation, ContentType: text(m.ContentType), Body: m.Body, Priority: m.Priority,
+		Key: text(m.Key), Weight: m.Weight,
 	}
 	if !m.Expires.IsZero() {
 		out.Expires = m.Expires.UnixMilli()
@@ -132,7 +135,7 @@ func (k *Kept) UnmarshalJSON(data []byte) error {
 	if in.Version < 1 {
 		return fmt.Errorf("%w: a stored message of version %d", serializer.ErrMalformed, in.Version)
 	}
-	m := &broker.Message{ID: string(in.ID), Generation: in.Generation, ContentType: string(in.ContentType), Body: in.Body, Priority: in.Priority}
+	m := &broker.Message{ID: string(in.ID), Generation: in.Generation, ContentType: string(in.ContentType), Body: in.Body, Priority: in.Priority, Key: string(in.Key), Weight: in.Weight}
 	if in.Expires != 0 {
 		m.Expires = time.UnixMilli(in.Expires).UTC()
 	}

@@ -23,6 +23,7 @@ func TestKeptMessagesComeBack(t *testing.T) {
 		want := &broker.Message{
 			ID: text("id"), Generation: rapid.IntRange(0, 1<<31-1).Draw(t, "generation"), ContentType: text("content type"),
 			Body: rapid.SliceOf(rapid.Byte()).Draw(t, "body"), Priority: rapid.IntRange(-5, 300).Draw(t, "priority"),
+			Key: rapid.String().Draw(t, "key"), Weight: rapid.IntRange(0, 100).Draw(t, "weight"),
 		}
 		if rapid.Bool().Draw(t, "expires") {
 			want.Expires = time.UnixMilli(rapid.Int64Range(1, 253370764799999).Draw(t, "expires at")).UTC()

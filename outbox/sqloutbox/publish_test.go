@@ -49,7 +49,7 @@ func TestContent(t *testing.T) {
 		s, ctx := d.open(t), testwait.Long(t)
 		day := time.Now().Add(24 * time.Hour).Truncate(time.Millisecond).UTC().Round(0)
 		full := broker.Outgoing{Queue: "work.a", OrderKey: "order 7/ß", At: day, Message: &broker.Message{
-			ID: "full", Generation: 3, ContentType: "application/json", Priority: 40, Expires: day.Add(time.Hour), Body: []byte{0, 1, 255},
+			ID: "full", Generation: 3, ContentType: "application/json", Priority: 40, Key: "Kündin 7", Weight: 9, Expires: day.Add(time.Hour), Body: []byte{0, 1, 255},
 			Headers:    map[string]any{"a": "text", "b": []byte{1}, "c": int64(-3), "d": true, "e": 1.5},
 			Properties: map[string]string{"type": "x"},
 		}}

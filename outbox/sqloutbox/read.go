@@ -58,7 +58,7 @@ func scan(rows sqlconn.Rows) (outbox.Row, error) {
 		r.At = time.Now().Add(time.Duration(wait) * time.Microsecond)
 	}
 	if len(meta) > 0 {
-		m.Headers, m.Properties, _ = messagecode.DecodeExtras(meta)
+		_ = messagecode.DecodeExtras(meta, m)
 	}
 	return r, nil
 }

@@ -246,6 +246,10 @@ func readMetadata(r *rawmsgpack.Reader, key int, m *task.Metadata) bool {
 		m.Retry = task.Set(string(r.Text()))
 	case keyDeadLetter:
 		m.DeadLetter = task.Set(r.Bool())
+	case keyFairnessKey:
+		m.FairnessKey = task.Set(string(r.Text()))
+	case keyFairnessWeight:
+		m.FairnessWeight = task.Set(serializer.Weight(r.Int()))
 	default:
 		return false
 	}

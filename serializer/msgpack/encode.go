@@ -220,6 +220,8 @@ func (w *writer) metadata(m *task.Metadata) {
 	w.optText(keyCompression, m.Compression)
 	w.optText(keyRetry, m.Retry)
 	w.optBool(keyDeadLetter, m.DeadLetter)
+	w.optText(keyFairnessKey, m.FairnessKey)
+	w.optInt(keyFairnessWeight, m.FairnessWeight)
 }
 
 // optText writes a pair with the text of o. It writes nothing if o is unset.

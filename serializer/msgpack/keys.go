@@ -28,23 +28,25 @@ const (
 	keyLife      = 26 // integer
 
 	// Metadata are stored beside the envelope's own keys, so that unknown ones are kept too.
-	keyQueue         = 32 // str
-	keyMaxRetries    = 33 // integer
-	keyRetryDelay    = 34 // integer, milliseconds
-	keyRateLimit     = 35 // str
-	keyTimeLimit     = 36 // integer, milliseconds
-	keySoftTimeLimit = 37 // integer, milliseconds
-	keyIgnoreResult  = 38 // boolean
-	keyIdempotent    = 39 // boolean
-	keySerializer    = 40 // as content type
-	keyResultStore   = 41 // str
-	keyResultTTL     = 42 // integer, milliseconds
-	keyPriority      = 43 // integer
-	keyNotBefore     = 44 // integer, milliseconds since 1970; nil: explicitly not set
-	keyExpires       = 45 // as not before
-	keyCompression   = 46 // str
-	keyRetry         = 47 // str
-	keyDeadLetter    = 48 // boolean
+	keyQueue          = 32 // str
+	keyMaxRetries     = 33 // integer
+	keyRetryDelay     = 34 // integer, milliseconds
+	keyRateLimit      = 35 // str
+	keyTimeLimit      = 36 // integer, milliseconds
+	keySoftTimeLimit  = 37 // integer, milliseconds
+	keyIgnoreResult   = 38 // boolean
+	keyIdempotent     = 39 // boolean
+	keySerializer     = 40 // as content type
+	keyResultStore    = 41 // str
+	keyResultTTL      = 42 // integer, milliseconds
+	keyPriority       = 43 // integer
+	keyNotBefore      = 44 // integer, milliseconds since 1970; nil: explicitly not set
+	keyExpires        = 45 // as not before
+	keyCompression    = 46 // str
+	keyRetry          = 47 // str
+	keyDeadLetter     = 48 // boolean
+	keyFairnessKey    = 49 // str
+	keyFairnessWeight = 50 // integer
 
 	// A link has id, name, args, content type, group, group index, group size, metadata and these
 	// keys.

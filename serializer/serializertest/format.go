@@ -32,8 +32,8 @@ func TestFormat(t *testing.T, f serializer.Format) {
 		},
 		{
 			"message fields",
-			"Encode sets ID, Priority (100 when no metadata set it, the call over the producer's configuration) and Expires: brokers " +
-				"order and drop messages by them without reading the body. Generation is the caller's.",
+			"Encode sets ID, Priority (100 when no metadata set it, the call over the producer's configuration), Key, Weight and Expires: " +
+				"brokers order and drop messages by them without reading the body. Generation is the caller's.",
 			testMessageFields,
 		},
 		{
@@ -297,7 +297,7 @@ func zeroes() task.Metadata {
 		Queue: task.Set("q"), MaxRetries: task.Set(0), RetryDelay: task.Set(time.Duration(0)), Retry: task.Set(""), RateLimit: task.Set(""),
 		TimeLimit: task.Set(time.Duration(0)), SoftTimeLimit: task.Set(time.Duration(0)), IgnoreResult: task.Set(false),
 		Idempotent: task.Set(false), Serializer: task.Set(""), ResultStore: task.Set(""), ResultTTL: task.Set(time.Duration(0)),
-		Priority: task.Set(0), NotBefore: task.Set(time.Time{}), Expires: task.Set(time.Time{}),
+		Priority: task.Set(0), FairnessKey: task.Set(""), NotBefore: task.Set(time.Time{}), Expires: task.Set(time.Time{}),
 	}
 }
 
@@ -309,21 +309,24 @@ func testMessageFields(t *testing.T, f serializer.Format) {
 		name     string
 		set      func(e *task.Envelope)
 		priority int
+		key      string
+		weight   int
 		expires  time.Time
 	}{
-		{"nothing set", func(*task.Envelope) {}, task.DefaultPriority, time.Time{}},
+		{"nothing set", func(*task.Envelope) {}, task.DefaultPriority, "", 0, time.Time{}},
 		{"by the producer", func(e *task.Envelope) {
-			e.Base = &task.Metadata{Priority: task.Set(7), Expires: task.Set(at)}
-		}, 7, at},
+			e.Base = &task.Metadata{Priority: task.Set(7), FairnessKey: task.Set("k"), FairnessWeight: task.Set(9), Expires: task.Set(at)}
+		}, 7, "k", 9, at},
 		{"by the call, to 0", func(e *task.Envelope) {
-			e.Base = &task.Metadata{Priority: task.Set(7), Expires: task.Set(at)}
-			e.Meta.Priority, e.Meta.Expires = task.Set(0), task.Set(time.Time{})
-		}, 0, time.Time{}},
+			e.Base = &task.Metadata{Priority: task.Set(7), FairnessKey: task.Set("k"), FairnessWeight: task.Set(9), Expires: task.Set(at)}
+			e.Meta.Priority, e.Meta.FairnessKey, e.Meta.FairnessWeight, e.Meta.Expires = task.Set(0), task.Set(""), task.Set(1), task.Set(time.Time{})
+		}, 0, "", 1, time.Time{}},
 	} {
 		e := example()
 		c.set(e)
 		m := encode(t, f, e)
-		if m.ID != string(e.ID) || m.Priority != c.priority || !m.Expires.Equal(c.expires) || m.Generation != 0 {
+		if m.ID != string(e.ID) || m.Priority != c.priority || !m.Expires.Equal(c.expires) || m.Generation != 0 || m.Key != c.key || m.Weight != c.weight {
+			t.Errorf("%s: message has key %q and weight %d, want %q and %d", c.name, m.Key, m.Weight, c.key, c.weight)
 			t.Errorf("%s: message has id %q, priority %d, expires %v, generation %d; want %q, %d, %v, 0",
 				c.name, m.ID, m.Priority, m.Expires, m.Generation, e.ID, c.priority, c.expires)
 		}
