@@ -36,6 +36,12 @@ var layers = []rule{
 	},
 	{
 		"suite",
+		[]string{"internal/lanes/lanestest"},
+		[]string{"broker", "internal/lanes"},
+		"it measures the lanes of whatever broker it is given",
+	},
+	{
+		"suite",
 		[]string{"limit/limittest"},
 		[]string{"limit", "@leaves"},
 		"a suite knows its port and no adapter, so that every adapter can be held to it",
@@ -270,9 +276,9 @@ var layers = []rule{
 	},
 	{
 		"L2",
-		[]string{"internal/messagecode"},
+		[]string{"internal/lanes", "internal/messagecode"},
 		[]string{"broker", "@leaves"},
-		"adapters whose servers know no headers store them in one form",
+		"adapters without turns choose a message's lane in one way; those whose servers know no headers store them in one form",
 	},
 	{
 		"L2",
@@ -361,7 +367,7 @@ var layers = []rule{
 	{
 		"L3",
 		[]string{"broker/*"},
-		[]string{"broker", "task", "internal/messagecode", "@connects", "@conns", "@leaves"},
+		[]string{"broker", "task", "internal/lanes", "internal/messagecode", "@connects", "@conns", "@leaves"},
 		"an adapter knows its own port and never another adapter; of task it takes the Backoff",
 	},
 	{
