@@ -209,6 +209,7 @@ func checkpointCases() []testCase {
 				w.saved(errs[:5], "SaveBatch")
 				w.WantIs(errs[5], resultstore.ErrStale, "the stale record of a batch")
 				for i, r := range rs {
+					r.DropCheckpoints = false
 					w.save(st, token(r, task.StateRequeued, 2, 0))
 					var want []resultstore.Checkpoint
 					if i == 1 || i == 2 || i == 5 {
