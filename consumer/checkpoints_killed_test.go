@@ -67,7 +67,7 @@ func say(what string, a resultstore.Attempt, step string, begin time.Time, err e
 // runWalker runs a consumer whose handler has ten checkpoints, and sometimes fails between them.
 func runWalker(ctx context.Context) error {
 	quiet := slog.New(slog.DiscardHandler)
-	s, err := open.Open(ctx, os.Getenv(memberURL), open.Options{Namespace: os.Getenv(memberNamespace), Logger: quiet})
+	s, err := open.Open(context.WithoutCancel(ctx), os.Getenv(memberURL), open.Options{Namespace: os.Getenv(memberNamespace), Logger: quiet})
 	if err != nil {
 		return err
 	}
