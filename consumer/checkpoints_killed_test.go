@@ -54,7 +54,7 @@ func (s walkerStore) LoadCheckpoints(ctx context.Context, a resultstore.Attempt)
 	return all, err
 }
 
-// say prints what an attempt has done between begin and now.
+// say prints a step of an attempt that lasted from begin until now.
 func say(what string, a resultstore.Attempt, step string, begin time.Time, err error) {
 	if errors.Is(err, resultstore.ErrStale) {
 		what += "-stale"
@@ -123,14 +123,14 @@ func (e walkEvent) older(o walkEvent) bool {
 	return e.generation < o.generation || e.generation == o.generation && e.deliveries < o.deliveries
 }
 
-// walk is what was heard of one task.
+// walk holds the events of one task.
 type walk struct {
 	attempts map[[2]int]bool
 	loads    []walkEvent
 	steps    map[string][]walkEvent // stored and ran, by step
 }
 
-// walks are the tasks that were heard of.
+// walks are the tasks that the processes have named.
 type walks struct {
 	mu    sync.Mutex
 	tasks map[string]*walk
@@ -193,7 +193,7 @@ func (ws *walks) check(t *testing.T) (single, repeated int) {
 					t.Errorf("task %s: an attempt stored %s twice", id, step)
 				}
 				for _, other := range events {
-					// a suspended attempt may go on, but its store is refused
+					// a suspended attempt may continue, but its store is refused
 					if other.what == "ran" && other.begin > stored.end && !other.older(stored) {
 						t.Errorf("task %s: %s ran in attempt %+v after %+v had stored it", id, step, other, stored)
 					}

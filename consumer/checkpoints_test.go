@@ -112,7 +112,7 @@ func get[R any](t *testing.T, f *task.Future[R]) (R, error) {
 }
 
 // TestCheckpointOfAnEarlierAttempt shows that a stored checkpoint does not run again after a retry,
-// that one that failed does, and that a first attempt reads nothing and writes once for each.
+// and that a failed one does. A first attempt reads nothing and writes once for each.
 func TestCheckpointOfAnEarlierAttempt(t *testing.T) {
 	type receipt struct {
 		Number int
@@ -206,8 +206,8 @@ func checkpointsOf(t *testing.T, b *table, id task.ID) int {
 	return len(all)
 }
 
-// TestCheckpointsThroughCopies shows that checkpoints are found after a snooze, a redelivery and a
-// requeue by a process that did not know the store, and are deleted by a success that used none.
+// TestCheckpointsThroughCopies shows that checkpoints are found after a snooze, a retry, and a
+// requeue by a process that did not know the store. A success without checkpoints deletes them.
 func TestCheckpointsThroughCopies(t *testing.T) {
 	var runs int
 	checkpointTable(t, nil, func(ctx context.Context, attempt int) (string, error) {
@@ -335,8 +335,8 @@ func second[R any](_ R, err error) error { return err }
 // third returns the error of a call of Load.
 func third[R any](_ R, _ bool, err error) error { return err }
 
-// TestCheckpointUnsupported shows that without a store that keeps checkpoints the error comes before
-// the function runs, and names the reason.
+// TestCheckpointUnsupported shows that the error comes before the function runs, and names the
+// reason, without a store that keeps checkpoints.
 func TestCheckpointUnsupported(t *testing.T) {
 	var runs int
 	fn := counting(&runs, 1)

@@ -92,7 +92,7 @@ func (r *run) recordedVerdict() (verdict, bool) {
 	defer cancel()
 	rec, err := r.load(ctx, store)
 	switch {
-	case err == nil && lives.Superseded(&rec, r.request.Envelope): // the answer belongs to an earlier life
+	case err == nil && lives.Superseded(&rec, r.request.Envelope): // an answer to an earlier life
 		r.stale.Store(true)
 		return verdict{}, true
 	case err == nil && rec.State.Terminal():

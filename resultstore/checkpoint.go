@@ -67,7 +67,7 @@ type Checkpointer interface {
 	// more than [MaxCheckpointBytes]. Neither changes anything.
 	SaveCheckpoint(ctx context.Context, a Attempt, c Checkpoint) error
 	// LoadCheckpoints returns all checkpoints of the task, in the order of their names. A task without
-	// checkpoints has none, which is not an error. After the call no older attempt can store one.
+	// checkpoints is not an error. After the call no older attempt can store one.
 	LoadCheckpoints(ctx context.Context, a Attempt) ([]Checkpoint, error)
 }
 
@@ -117,7 +117,7 @@ func plain(s string) bool {
 }
 
 // CheckCheckpoints returns [ErrTooLarge] if a task may not have names checkpoints with size bytes
-// together. name is the checkpoint that is to be stored.
+// together. name is the new checkpoint.
 func CheckCheckpoints(name string, names, size int) error {
 	switch {
 	case names > MaxCheckpoints:

@@ -21,7 +21,8 @@ type Checkpointer interface {
 	// UseCheckpoint is called before each store of a value. once says that this attempt must not use
 	// the name otherwise. Its errors are those of [Checkpoint] before fn.
 	UseCheckpoint(ctx context.Context, name string, once bool) error
-	// LoadCheckpoint decodes the stored value into the pointer into. Returns false if there is none.
+	// LoadCheckpoint decodes the stored value into the pointer into. Returns false without a stored
+	// value.
 	LoadCheckpoint(ctx context.Context, name string, into any) (found bool, err error)
 	// SaveCheckpoint stores a value in place of any other one with this name.
 	SaveCheckpoint(ctx context.Context, name string, v any) error
@@ -31,8 +32,8 @@ type Checkpointer interface {
 func (r *Request) CheckpointBy(c Checkpointer) { r.checkpoints = c }
 
 // Checkpoint returns the result that an earlier attempt of the running task has stored under name.
-// If there is none, it calls fn and stores its result before it returns. So fn does not run again
-// after a retry, a crash of the process or a requeue of the dead letter:
+// Without such a result it calls fn and stores its result before it returns. So fn does not run
+// again after a retry, a crash of the process or a requeue of the dead letter:
 //
 //	order, err := task.Checkpoint(ctx, "charge", func(ctx context.Context) (Receipt, error) {
 //		return bank.Charge(ctx, account)
@@ -40,14 +41,14 @@ func (r *Request) CheckpointBy(c Checkpointer) { r.checkpoints = c }
 //
 // Code outside of checkpoints runs again in each attempt. There is no replay: checkpoints may be in
 // any order, in branches and loops, and in several goroutines. fn runs again after a crash before
-// its result is stored, so fn must bear that, and after the checkpoint is renamed. An error of fn is
-// returned, and nothing is stored.
+// its result is stored, so fn must bear that, and after the checkpoint is renamed. An error of fn
+// is returned, and nothing is stored.
 //
 // ctx is that of the handler, or derived from it. Values are encoded by the serializer of the task,
 // and compressed and sealed as results are. They are kept beside the result, through retries,
-// snoozes, deferrals and redeliveries, and after a failure for 30 days or the task's ResultTTL if
-// that is longer. They are deleted when the task succeeds or is revoked. A task has at most 64 names
-// of 1 to 255 bytes, and 256 KiB.
+// snoozes, deferrals and redeliveries. After a failure they are kept for 30 days, or for the task's
+// ResultTTL if that is longer. They are deleted when the task succeeds or is revoked. A task has at
+// most 64 names of 1 to 255 bytes, and 256 KiB.
 //
 // Returns these errors before fn runs:
 //
@@ -89,8 +90,8 @@ func Checkpoint[R any](ctx context.Context, name string, fn func(ctx context.Con
 }
 
 // Load returns the value that this or an earlier attempt of the running task has stored under name
-// with [Save] or [Checkpoint]. found is false if there is none. The first attempt of a task reads
-// nothing. Its errors are those of Checkpoint before fn.
+// with [Save] or [Checkpoint]. found is false without such a value. The first attempt of a task
+// reads nothing. Its errors are those of Checkpoint before fn.
 func Load[T any](ctx context.Context, name string) (value T, found bool, err error) {
 	c, err := checkpointer(ctx)
 	if err != nil {

@@ -16,7 +16,8 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// walk is a task with checkpoints. It fails as its argument says, and returns what it has found.
+// walk is a task with checkpoints. It fails as its argument says, and returns the names of its
+// checkpoints.
 var walk = task.New[string, []string]("walk", task.WithMaxRetries(5), task.WithRetryDelay(time.Millisecond))
 
 // walked counts the runs of checkpoints.

@@ -26,8 +26,8 @@ func (c *Codec) ProtectMember(r *resultstore.Record, compression task.Opt[string
 	return c.protectRecord(r, compression, place{group: group, index: index})
 }
 
-// ProtectCheckpoint compresses and seals the value of c, a checkpoint of task id, as configured. The
-// seal is bound to the task and the name, so that checkpoints cannot be exchanged.
+// ProtectCheckpoint compresses and seals the value of c, a checkpoint of task id, as configured.
+// The seal is bound to the task and the name, so that checkpoints cannot be exchanged.
 func (c *Codec) ProtectCheckpoint(id task.ID, p *resultstore.Checkpoint, compression task.Opt[string]) error {
 	r := checkpointRecord(id, p)
 	if err := c.protectRecord(&r, compression, place{checkpoint: p.Name}); err != nil {

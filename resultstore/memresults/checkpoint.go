@@ -41,10 +41,10 @@ func (k *checkpointing) sweep(now time.Duration) {
 	}
 }
 
-// SaveCheckpoint implements [resultstore.Checkpointer]: it stores a copy of c. Returns ErrStale if a
-// newer attempt has used the checkpoints, or if the record of the task is newer or final. Returns
-// ErrTooLarge or ErrMalformed for a checkpoint that is not allowed, [task.ErrBadID] for an invalid
-// id, ErrClosed after Close, and ctx's error if ctx has ended. It takes t.mu.
+// SaveCheckpoint implements [resultstore.Checkpointer]: it stores a copy of c. Returns ErrStale if
+// a newer attempt has used the checkpoints, or if the record of the task is newer or final. It also
+// returns ErrTooLarge or ErrMalformed for a checkpoint, [task.ErrBadID] for an invalid id,
+// ErrClosed after Close, and ctx's error if ctx has ended. It takes t.mu.
 func (s *Store) SaveCheckpoint(ctx context.Context, a resultstore.Attempt, c resultstore.Checkpoint) error {
 	if err := check(ctx, a.ID); err != nil {
 		return err

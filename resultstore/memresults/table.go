@@ -31,9 +31,10 @@ type table struct {
 }
 
 // save stores a copy of r for the view from, if checkToken allows it, and drops the checkpoints of
-// the task if r says so. The copy has no TTL, and times in whole milliseconds. If MaxRecords is exceeded it removes the record that expires
-// first. It returns the streams that must receive the copy, and the copy: both nil if r is not
-// terminal, has no ReplyTo, or is stored already. Returns ErrStale or ErrClosed. It takes t.mu.
+// the task if r says so. The copy has no TTL, and times in whole milliseconds. If MaxRecords is
+// exceeded it removes the record that expires first. It returns the streams that must receive the
+// copy, and the copy: both nil if r is not terminal, has no ReplyTo, or is stored already. Returns
+// ErrStale or ErrClosed. It takes t.mu.
 func (t *table) save(from *Store, r *resultstore.Record) ([]*stream, *entry, error) {
 	e := &entry{rec: *r}
 	e.rec.Result = bytes.Clone(r.Result)
@@ -193,7 +194,8 @@ func (t *table) detach(n *stream) {
 	t.nodes[n.node] = rest
 }
 
-// clear removes all records, checkpoints, groups and claims and stops the timer. Call it with t.mu held.
+// clear removes all records, checkpoints, groups and claims and stops the timer. Call it with t.mu
+// held.
 func (t *table) clear() {
 	if t.timer != nil {
 		t.timer.Stop()

@@ -13,13 +13,13 @@ import (
 // The checkpoints of a task are one message, which is written with compare-and-set like the state
 // of a group. It holds the fencing token of the attempt that used them last.
 
-// checkpointKey returns the key of the message that holds the checkpoints of a task. The space keeps
-// it apart from task ids.
+// checkpointKey returns the key of the message that holds the checkpoints of a task. The space
+// keeps it apart from task ids.
 func checkpointKey(id task.ID) string { return " k" + string(id) }
 
 // SaveCheckpoint implements [resultstore.Checkpointer]: it reads the record and the checkpoints of
-// the task, and writes the checkpoints with c. It makes three round trips. After a conflict or a lost
-// answer it reads both and tries again until ctx ends. After [resultstore.ErrUnavailable] the
+// the task, and writes the checkpoints with c. It makes three round trips. After a conflict or a
+// lost answer it reads both and tries again until ctx ends. After [resultstore.ErrUnavailable] the
 // checkpoint may have been stored; repeating the call is safe. It also returns:
 //
 //   - [resultstore.ErrStale] for a stale attempt

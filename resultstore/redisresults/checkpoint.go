@@ -16,15 +16,15 @@ import (
 //go:embed checkpoint.lua
 var checkpointSource string
 
-// SaveCheckpoint implements [resultstore.Checkpointer]: one script compares the tokens of the record
-// and of the checkpoints and stores c. While its outcome is unknown it repeats the call, until ctx
-// ends. After [resultstore.ErrUnavailable] the checkpoint may have been stored; repeating the call
-// is safe. It also returns:
+// SaveCheckpoint implements [resultstore.Checkpointer]: one script compares the tokens of the
+// record and of the checkpoints and stores c. While its outcome is unknown it repeats the call,
+// until ctx ends. After [resultstore.ErrUnavailable] the checkpoint may have been stored; repeating
+// the call is safe. It also returns:
 //
 //   - [resultstore.ErrStale] for a stale attempt
 //   - [resultstore.ErrTooLarge] if the task would have too many checkpoints
-//   - [resultstore.ErrMalformed] for an invalid name, or if the key of the record holds a value that
-//     is not a record
+//   - [resultstore.ErrMalformed] for an invalid name, or if the key of the record holds a value
+//     that is not a record
 //   - [task.ErrBadID] for an invalid id
 //   - ErrClosed after Close, and ctx's error if ctx has already ended
 func (s *Store) SaveCheckpoint(ctx context.Context, a resultstore.Attempt, c resultstore.Checkpoint) error {

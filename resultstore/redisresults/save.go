@@ -110,8 +110,8 @@ func (s *Store) saveBatch(saves []*save) {
 }
 
 // savePipelined stores the records on one cluster node with one pipeline, because a script there
-// takes the keys of one task. It sets their outcomes, and waits for the server without a deadline. If the node
-// moved a key or lost the script, the outcome is retryable, and save calls saveOne.
+// takes the keys of one task. It sets their outcomes, and waits for the server without a deadline.
+// If the node moved a key or lost the script, the outcome is retryable, and save calls saveOne.
 func (s *Store) savePipelined(node *redis.Client, saves []*save) {
 	made, err := s.conn.Call(context.Background(), func(ctx context.Context) (any, error) {
 		cmds := make([]*redis.Cmd, len(saves))

@@ -168,8 +168,8 @@ func (s *Store) Load(ctx context.Context, id task.ID) (resultstore.Record, error
 	return decode([]byte(value), id)
 }
 
-// Delete implements [resultstore.ResultStore]: it removes the record and the checkpoints of task id.
-// Returns nil if no record exists.
+// Delete implements [resultstore.ResultStore]: it removes the record and the checkpoints of task
+// id. Returns nil if no record exists.
 //
 // Returns task.ErrBadID for an invalid id, ErrClosed after Close, and ctx's error if ctx has
 // already ended. While the outcome is unknown or the server cannot be reached it repeats the call,

@@ -11,8 +11,8 @@ import (
 )
 
 // SaveCheckpoint implements [resultstore.Checkpointer]: one transaction compares the tokens of the
-// record and of the checkpoints, and writes all checkpoints of the task with c. It may start a sweep
-// of expired rows on a goroutine.
+// record and of the checkpoints, and writes all checkpoints of the task with c. It may start a
+// sweep of expired rows on a goroutine.
 //
 // While the outcome is unknown it repeats the call, until ctx ends. After
 // [resultstore.ErrUnavailable] the checkpoint may have been stored; repeating the call is safe. It
@@ -95,8 +95,8 @@ func (s *Store) fenced(ctx context.Context, tx *sqlconn.Tx, a *resultstore.Attem
 	return a.Fenced(&r)
 }
 
-// dropCheckpoints deletes the checkpoints of a task in tx. It waits for the database and returns its
-// errors.
+// dropCheckpoints deletes the checkpoints of a task in tx. It waits for the database and returns
+// its errors.
 func (s *Store) dropCheckpoints(ctx context.Context, tx *sqlconn.Tx, id string) error {
 	_, err := tx.Exec(ctx, s.text.dropCheckpoints, s.cfg.Namespace, id)
 	return err

@@ -163,8 +163,9 @@ var saveColumns = []string{
 
 // saveAll stores the records of es with one statement in transaction tx, and notifies the topics of
 // the stored ones. It sets kept and left of each entry. Of several entries with one id it stores
-// the first; left is true for the others. It drops checkpoints with the records that say so. It is the send function of the batcher. It does not wait
-// for locked rows. It waits for the database and returns its errors.
+// the first; left is true for the others. It drops checkpoints with the records that say so. It is
+// the send function of the batcher. It does not wait for locked rows. It waits for the database and
+// returns its errors.
 func (s *Store) saveAll(ctx context.Context, tx *sqlconn.Tx, es []*sqlconn.Entry[*saving]) error {
 	tx.Hasty(true)
 	byID := make(map[string]*saving, len(es))

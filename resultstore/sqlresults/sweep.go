@@ -32,9 +32,9 @@ func (s *Store) sweepSoon() {
 	}
 }
 
-// sweep deletes all expired records, checkpoints, claims and groups, of all namespaces, in batches. It stops
-// after sweepTime or at Close. It runs on its own goroutine. It logs a failure; the next sweep
-// tries again.
+// sweep deletes all expired records, checkpoints, claims and groups, of all namespaces, in batches.
+// It stops after sweepTime or at Close. It runs on its own goroutine. It logs a failure; the next
+// sweep tries again.
 func (s *Store) sweep() {
 	ctx, cancel := context.WithTimeout(s.life, sweepTime)
 	defer cancel()

@@ -11,16 +11,16 @@ type texts struct {
 	// saveAll is save for many rows, with arrays for $2 and so on, for PostgreSQL. It returns the ids
 	// that were stored. It locks rows in the order of their ids.
 	saveAll string
-	// saveAllDrop is saveAll that also drops checkpoints, if the record is stored: the last parameter is
-	// an array of ids.
+	// saveAllDrop is saveAll that also drops checkpoints, if the record is stored: the last
+	// parameter is an array of ids.
 	saveAllDrop string
 	// token: $2 id. It returns generation, deliveries, state and final.
 	token string
 	load  string // $2 id
 	drop  string // $2 id
 
-	// enterCheckpoints: $2 id. It inserts the row of the checkpoints if it does not exist, and locks it
-	// for this transaction. It returns whether it is there, 1 or 0, and its value.
+	// enterCheckpoints: $2 id. It inserts the row of the checkpoints if it does not exist, and
+	// locks it for this transaction. It returns 1 if it had not expired, else 0, and its value.
 	enterCheckpoints string
 	saveCheckpoints  string // $2 id, $3 retention, $4 value
 	dropCheckpoints  string // $2 id

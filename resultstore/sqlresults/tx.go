@@ -2,7 +2,6 @@ package sqlresults
 
 import (
 	"context"
-	"slices"
 
 	"github.com/swarmiji/swarmiji/internal/sqlconn"
 	"github.com/swarmiji/swarmiji/resultstore"
@@ -12,8 +11,11 @@ import (
 
 // The privileges that the role of a caller's transaction needs on PostgreSQL.
 var (
-	saveRights   = []string{"SELECT swarmiji_result", "INSERT swarmiji_result", "UPDATE swarmiji_result"}
-	dropRights   = append(slices.Clip(saveRights), "SELECT swarmiji_result_checkpoint", "DELETE swarmiji_result_checkpoint")
+	saveRights = []string{"SELECT swarmiji_result", "INSERT swarmiji_result", "UPDATE swarmiji_result"}
+	dropRights = []string{
+		"SELECT swarmiji_result", "INSERT swarmiji_result", "UPDATE swarmiji_result",
+		"SELECT swarmiji_result_checkpoint", "DELETE swarmiji_result_checkpoint",
+	}
 	gatherRights = []string{
 		"SELECT swarmiji_result_group", "INSERT swarmiji_result_group", "UPDATE swarmiji_result_group",
 		"SELECT swarmiji_result_member", "INSERT swarmiji_result_member", "DELETE swarmiji_result_member",

@@ -22,7 +22,7 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// Config holds what the attempts of a consumer share. All fields are required.
+// Config holds the settings for all attempts of a consumer. All fields are required.
 type Config struct {
 	Stores *stores.Stores
 	Codec  *wire.Codec
@@ -70,8 +70,8 @@ func (a *Attempt) End() { a.ended.Store(true) }
 // Used reports whether the handler has used checkpoints.
 func (a *Attempt) Used() bool { return a.used.Load() != nil }
 
-// Drops reports whether a record with this state ends the task for good, so that the store shall
-// delete checkpoints with it, and whether it may have some. answered says that an answer settles
+// Drops reports whether the store must delete checkpoints with a record of this state: the state
+// ends the task for good, and the task may have checkpoints. answered says that an answer settles
 // the task, whose attempt was another run.
 func (a *Attempt) Drops(state task.State, answered bool) bool {
 	return (state == task.StateSucceeded || state == task.StateRevoked) && (answered || a.Used() || !a.first())
