@@ -11,9 +11,11 @@ import (
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/consumer"
 	"github.com/swarmiji/swarmiji/deadletter"
+	"github.com/swarmiji/swarmiji/events/memevents"
 	"github.com/swarmiji/swarmiji/internal/testwait"
 	"github.com/swarmiji/swarmiji/jobs"
 	"github.com/swarmiji/swarmiji/jobs/memjobs"
+	"github.com/swarmiji/swarmiji/revoke"
 	"github.com/swarmiji/swarmiji/task"
 	"github.com/swarmiji/swarmiji/tx/sqltx"
 )
@@ -51,22 +53,40 @@ func TestCheckpointsOfAnAnsweredTask(t *testing.T) {
 	})
 }
 
-// TestCheckpointsOfARevokedTask shows that a revocation deletes the checkpoints.
+// TestCheckpointsOfARevokedTask shows that a revocation between two attempts deletes the
+// checkpoints.
 func TestCheckpointsOfARevokedTask(t *testing.T) {
 	var runs int
-	checkpointTable(t, nil, func(ctx context.Context, _ int) (string, error) {
+	var bus *memevents.Bus
+	var list *revoke.List
+	checkpointTable(t, func(c *consumer.Config) {
+		bus = memevents.New(memevents.Config{Retain: revoke.Retention()})
+		var err error
+		list, err = revoke.New(revoke.Config{Events: bus})
+		must0(t, err)
+		c.Revocations = list
+	}, func(ctx context.Context, _ int) (string, error) {
 		if _, err := task.Checkpoint(ctx, "a", counting(&runs, 1)); err != nil {
 			return "", err
 		}
-		return "", task.ErrRevoked
-	}, func(t *testing.T, b *table, _ *countingStore, submit func(...task.Option) *task.Future[string]) {
+		return "", task.Retry(nil, task.After(time.Hour))
+	}, func(t *testing.T, b *table, s *countingStore, submit func(...task.Option) *task.Future[string]) {
 		f := submit()
-		_, err := get(t, f)
-		rec := b.rec(t, f.ID())
-		want := map[task.State]int{task.StateRevoked: 0, task.StateFailed: 1}[rec.State]
-		if n := checkpointsOf(t, b, f.ID()); n != want || err == nil {
-			t.Errorf("%d checkpoints after the end %s, want %d", n, rec.State, want)
+		synctest.Wait()
+		revoker, err := revoke.NewRevoker(revoke.RevokerConfig{Events: bus})
+		must0(t, err)
+		if _, err := revoker.Revoke(t.Context(), revoke.Options{}, f.ID()); err != nil && !errors.Is(err, revoke.ErrUnheard) {
+			t.Fatal(err)
 		}
+		if _, err := get(t, f); !errors.Is(err, task.ErrRevoked) {
+			t.Errorf("the task ended with %v", err)
+		}
+		s.want(t, "a revoked task", "save a")
+		if n := checkpointsOf(t, b, f.ID()); n != 0 || runs != 1 {
+			t.Errorf("%d checkpoints after the revocation, %d runs", n, runs)
+		}
+		must0(t, list.Close(t.Context()))
+		must0(t, bus.Close(t.Context()))
 	})
 }
 
