@@ -21,6 +21,7 @@ import (
 
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/consumer/internal/answers"
+	"github.com/swarmiji/swarmiji/consumer/internal/checkpoints"
 	"github.com/swarmiji/swarmiji/consumer/internal/crashes"
 	"github.com/swarmiji/swarmiji/consumer/internal/intake"
 	"github.com/swarmiji/swarmiji/consumer/internal/intx"
@@ -68,19 +69,20 @@ type Consumer struct {
 	cfg   Config
 	codec *wire.Codec
 	// codec.BindArgs, stored once: a method value allocates
-	bind       func(contentType string, data []byte, v any) error
-	successors *workflow.Config
-	stores     stores.Stores
-	savers     saves.Savers[ended]
-	databases  intx.Databases
-	gather     resultstore.Gatherer // nil: no gatherer
-	members    task.MembersFunc     // reads the members of groups for handlers; nil: no gatherer
-	mux        task.Mux
-	rates      rates.Rates
-	report     *report.Reporter // nil without Config.Events
-	pid        int              // read once: it is a system call, and each task's event holds it
-	secrets    sync.Map         // task name -> secrets, the parts with secret fields
-	warned     sync.Map         // keys of the warnings that were logged already
+	bind        func(contentType string, data []byte, v any) error
+	successors  *workflow.Config
+	stores      stores.Stores
+	savers      saves.Savers[ended]
+	checkpoints checkpoints.Config
+	databases   intx.Databases
+	gather      resultstore.Gatherer // nil: no gatherer
+	members     task.MembersFunc     // reads the members of groups for handlers; nil: no gatherer
+	mux         task.Mux
+	rates       rates.Rates
+	report      *report.Reporter // nil without Config.Events
+	pid         int              // read once: it is a system call, and each task's event holds it
+	secrets     sync.Map         // task name -> secrets, the parts with secret fields
+	warned      sync.Map         // keys of the warnings that were logged already
 
 	// dequeued and enqueued call the hooks of dequeueing and enqueueing, and return their veto.
 	// Without a veto call after with the outcome of the publish. dequeued is nil without hooks.
@@ -134,6 +136,7 @@ func New(c Config) (*Consumer, error) {
 		cfg: c, codec: codec, bind: codec.BindArgs, gather: resultstore.GathererOf(c.Gatherer, c.Results), exportsMetrics: measured, killed: make(chan struct{}), stopped: make(chan struct{}), settling: gopool.New(),
 	}
 	consumer.stores = stores.Stores{Results: c.Results, Named: c.Stores, Warn: consumer.warnOnce}
+	consumer.checkpoints = checkpoints.Config{Stores: &consumer.stores, Codec: codec, Limit: c.Tuning.StoreRetry}
 	batches := saves.Config[ended]{Life: func() context.Context { return consumer.settle }, Limit: c.Tuning.StoreRetry, Go: consumer.settling.Go, Ended: acknowledge}
 	consumer.savers = saves.New(batches, append(slices.Collect(maps.Values(c.Stores)), c.Results)...)
 	consumer.successors = consumer.workflowConfig()

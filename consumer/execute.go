@@ -159,6 +159,7 @@ func (q *queue) finish(r *run, result any, err error) {
 	r.ended = time.Now()
 	r.returned.Store(true)
 	r.endProgress()
+	r.checkpoints.End()
 	defer q.conclude(r, result, err)
 	r.releaseAdmissions()
 }

@@ -2,7 +2,6 @@ package consumer
 
 import (
 	"errors"
-	"time"
 
 	"github.com/swarmiji/swarmiji/consumer/internal/workflow"
 	"github.com/swarmiji/swarmiji/internal/wire"
@@ -10,43 +9,12 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// A life of a task begins with its submission, and a new one each time its dead letter is requeued.
-// A new life resets the counts of the task and replaces its recorded failure.
-//
-// Successors carry the life of their parent. Records of steps that were skipped because the task
-// failed are reopened before the steps are sent. Error tasks of a later life have ids of their own.
-// internal/wire/life.go says how messages carry the life.
-
-// isSuperseded reports whether rec belongs to a later life of the task than this message. The task
-// then continues or ended in another message.
-func (r *run) isSuperseded(rec *resultstore.Record) bool { return rec.Life > r.request.Life }
-
-// isEarlierLife reports whether rec is a failure of an earlier life of the task, which this life
-// replaces. Records of older versions have no life; their generation shows it.
-func (r *run) isEarlierLife(rec *resultstore.Record) bool {
-	return rec.Life < r.request.Life && rec.Generation < wire.FirstGeneration(r.request.Life) &&
-		(rec.State == task.StateFailed || rec.State == task.StateExpired)
-}
+// Successors carry the life of their parent (package lives). Records of steps that were skipped
+// because the task failed are reopened before the steps are sent. Error tasks of a later life have
+// ids of their own.
 
 // errReopened makes the caller repeat the save of a record.
 var errReopened = errors.New("swarmiji: the task's record was of an earlier life and was reopened")
-
-// reopenTask replaces the failure that an earlier life of the task has recorded by the state
-// REQUEUED. It tries once. It returns nil also if another process has done so. Other errors of the
-// store are returned, and [workflow.ErrUnsendable] if the record cannot be encoded. It is needed
-// where Requeue did not know the store of the record.
-func (r *run) reopenTask(save func(rec resultstore.Record) error) error {
-	rec, err := r.protectedRecord(task.StateRequeued, verdict{}, time.Time{})
-	if err != nil {
-		return err
-	}
-	rec.Generation, rec.Deliveries = wire.FirstGeneration(r.request.Life), 0
-	// another process has replaced it
-	if err := save(rec); !errors.Is(err, resultstore.ErrStale) {
-		return err
-	}
-	return nil
-}
 
 // reopenSuccessors saves a record with the state REQUEUED for each task that follows this one
 // (Envelope.Then and its successors). It replaces failures that earlier lives have recorded for

@@ -10,6 +10,7 @@ import (
 
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/consumer/internal/answers"
+	"github.com/swarmiji/swarmiji/consumer/internal/checkpoints"
 	"github.com/swarmiji/swarmiji/consumer/internal/crashes"
 	"github.com/swarmiji/swarmiji/consumer/internal/intx"
 	"github.com/swarmiji/swarmiji/consumer/internal/runs"
@@ -42,8 +43,9 @@ type run struct {
 	admissions runs.Admissions                   // what Config.Admit has returned
 	progress   atomic.Pointer[progress.Reporter] // nil: its handler has reported no progress
 	// the deferral that this run settles; nil: a message of the broker
-	answer *answers.Claim
-	inTx   intx.State // its handler may settle it in a transaction
+	answer      *answers.Claim
+	inTx        intx.State // its handler may settle it in a transaction
+	checkpoints checkpoints.Attempt
 
 	// The small fields stand together, so that each run needs less memory.
 	worker           int32       // index of the worker that received it
@@ -175,6 +177,7 @@ func (q *queue) read(d broker.Delivery, worker int) (*run, error) {
 	req.Queue, req.NodeID, req.Generation, req.Received = q.name, q.c.cfg.Report.NodeID, m.Generation, time.Now()
 	req.Deliveries, req.Exact = d.Deliveries()
 	req.SettleBy(r)
+	r.checkpoints.Begin(&q.c.checkpoints, req)
 	req.BatchIn(q.in)
 	req.AddProgressor(r)
 	handler, definition, known := q.c.mux.Lookup(e.Name)

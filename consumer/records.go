@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/swarmiji/swarmiji/consumer/internal/lives"
 	"github.com/swarmiji/swarmiji/consumer/internal/steps"
 	"github.com/swarmiji/swarmiji/consumer/internal/workflow"
 	"github.com/swarmiji/swarmiji/resultstore"
@@ -38,10 +39,12 @@ func (r *run) record(state task.State, v verdict, ended time.Time) resultstore.R
 }
 
 // protectedRecord returns the record of the task as it is stored: compressed and sealed if that is
-// configured. ended is the time of the end, zero if it has not ended. Returns
+// configured. It drops checkpoints that are not needed any more. ended is the time of the end, zero
+// if it has not ended. Returns
 // [workflow.ErrUnsendable] if that is impossible.
 func (r *run) protectedRecord(state task.State, v verdict, ended time.Time) (resultstore.Record, error) {
 	rec := r.record(state, v, ended)
+	rec.DropCheckpoints = r.checkpoints.Drops(state, r.answer != nil)
 	if err := r.queue.c.codec.ProtectRecord(&rec, r.request.Effective.Compression); err != nil {
 		return rec, fmt.Errorf("%w: %w", workflow.ErrUnsendable, err)
 	}
@@ -142,12 +145,12 @@ func (r *run) resolveStale(ctx context.Context, store resultstore.ResultStore, v
 	case err != nil && !errors.Is(err, resultstore.ErrNotFound):
 		return err
 	// the program that requeued the task did not know the store of the record
-	case err == nil && r.isEarlierLife(&rec):
-		if err := r.reopenTask(func(rec resultstore.Record) error { return store.Save(ctx, rec) }); err != nil {
+	case err == nil && lives.Earlier(&rec, r.request.Envelope):
+		if err := lives.Reopen(ctx, &r.request, store.Save); err != nil {
 			return err
 		}
 		return errReopened
-	case err == nil && rec.State.Terminal() && !r.isSuperseded(&rec):
+	case err == nil && rec.State.Terminal() && !lives.Superseded(&rec, r.request.Envelope):
 		*v = verdictOfRecord(&rec)
 		r.final.Store(true)
 		return nil

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/swarmiji/swarmiji/consumer/internal/lives"
 	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/task"
 )
@@ -61,10 +62,10 @@ func (r *run) settleIfRecorded() bool {
 	defer cancel()
 	rec, err := r.load(ctx, store)
 	switch {
-	case err == nil && r.isSuperseded(&rec):
+	case err == nil && lives.Superseded(&rec, r.request.Envelope):
 		r.queue.settling.Go(r.dropCopy)
 		return true
-	case err == nil && rec.State.Terminal() && !r.isEarlierLife(&rec):
+	case err == nil && rec.State.Terminal() && !lives.Earlier(&rec, r.request.Envelope):
 		r.queue.settleAsync(r, verdictOfRecord(&rec))
 		return true
 	case err == nil, errors.Is(err, resultstore.ErrNotFound), errors.Is(err, resultstore.ErrMalformed):
@@ -89,9 +90,9 @@ func (r *run) retryLookup(store resultstore.ResultStore) {
 		return
 	}
 	switch {
-	case r.isSuperseded(&rec):
+	case lives.Superseded(&rec, r.request.Envelope):
 		r.dropCopy()
-	case rec.State.Terminal() && !r.isEarlierLife(&rec):
+	case rec.State.Terminal() && !lives.Earlier(&rec, r.request.Envelope):
 		r.queue.settle(r, verdictOfRecord(&rec))
 	default:
 		r.queue.startOrSettle(r)

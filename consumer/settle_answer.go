@@ -6,6 +6,7 @@ import (
 	"log/slog"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/consumer/internal/lives"
 	"github.com/swarmiji/swarmiji/consumer/internal/workflow"
 	"github.com/swarmiji/swarmiji/deferral"
 	"github.com/swarmiji/swarmiji/resultstore"
@@ -91,7 +92,7 @@ func (r *run) recordedVerdict() (verdict, bool) {
 	defer cancel()
 	rec, err := r.load(ctx, store)
 	switch {
-	case err == nil && r.isSuperseded(&rec): // the answer belongs to an earlier life
+	case err == nil && lives.Superseded(&rec, r.request.Envelope): // an answer to an earlier life
 		r.stale.Store(true)
 		return verdict{}, true
 	case err == nil && rec.State.Terminal():

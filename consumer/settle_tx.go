@@ -10,6 +10,7 @@ import (
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/capability"
 	"github.com/swarmiji/swarmiji/consumer/internal/intx"
+	"github.com/swarmiji/swarmiji/consumer/internal/lives"
 	"github.com/swarmiji/swarmiji/consumer/internal/steps"
 	"github.com/swarmiji/swarmiji/consumer/internal/workflow"
 	"github.com/swarmiji/swarmiji/internal/guard"
@@ -105,10 +106,11 @@ func (r *run) saveEnd(ctx context.Context, w *intx.Writer, store resultstore.Res
 	if err != nil {
 		return err
 	}
+	rec.DropCheckpoints = r.checkpoints.Used() // otherwise t may lack the right to delete them
 	err = w.Save(ctx, store, rec)
 	if errors.Is(err, resultstore.ErrStale) {
-		if old, lerr := r.load(ctx, store); lerr == nil && r.isEarlierLife(&old) {
-			if err = r.reopenTask(func(rec resultstore.Record) error { return w.Save(ctx, store, rec) }); err == nil {
+		if old, lerr := r.load(ctx, store); lerr == nil && lives.Earlier(&old, r.request.Envelope) {
+			if err = lives.Reopen(ctx, &r.request, func(ctx context.Context, rec resultstore.Record) error { return w.Save(ctx, store, rec) }); err == nil {
 				err = w.Save(ctx, store, rec)
 			}
 		}

@@ -32,6 +32,7 @@ const (
 	memberURL       = "SWARMIJI_CONSUMER_TEST_URL"
 	memberNamespace = "SWARMIJI_CONSUMER_TEST_NAMESPACE"
 	memberTable     = "SWARMIJI_CONSUMER_TEST_TABLE"
+	memberWalk      = "SWARMIJI_CONSUMER_TEST_WALK"  // not "": its handler has checkpoints
 	memberBatch     = "SWARMIJI_CONSUMER_TEST_BATCH" // not "": its handler gets batches
 )
 
@@ -84,6 +85,9 @@ func newMember(queue consumer.QueueConfig, tuning consumer.Tuning) (*member, err
 func runMember() error {
 	ctx, stop := suite.UntilStopped()
 	defer stop()
+	if os.Getenv(memberWalk) != "" {
+		return runWalker(ctx)
+	}
 	start := settlingConsumer
 	if os.Getenv(memberBatch) != "" {
 		start = batchConsumer

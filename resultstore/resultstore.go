@@ -62,6 +62,9 @@ type Record struct {
 	// TTL is the least time that the store keeps the record after Save. 0: the default of the store.
 	// Load does not return it.
 	TTL time.Duration
+	// DropCheckpoints makes a [Checkpointer] delete the checkpoints of the task together with Save.
+	// Other stores ignore it. Load does not return it.
+	DropCheckpoints bool
 }
 
 // Older reports whether the fencing token of r is older than that of s.

@@ -58,6 +58,8 @@ var wireTypes = []struct {
 	{"swarmiji.NoResult", ErrNoResult},
 	{"swarmiji.NotCommitted", ErrNotCommitted},
 	{"swarmiji.NoVerdict", ErrNoVerdict},
+	{"swarmiji.NoCheckpoints", ErrNoCheckpoints},
+	{"swarmiji.BadCheckpoint", ErrBadCheckpoint},
 }
 
 // Limits of the texts of a RemoteError, in bytes.

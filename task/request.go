@@ -35,7 +35,9 @@ type Request struct {
 	decode  func(contentType string, data []byte, v any) error
 	members MembersFunc // nil without a Gatherer and outside of consumers
 	settler Settler     // nil outside of consumers
-	host    BatchHost   // nil outside of consumers
+	// nil outside of consumers
+	checkpoints Checkpointer
+	host        BatchHost // nil outside of consumers
 	// the type of the handler's results; nil before a handler of Task.Handle
 	result reflect.Type
 	// nil outside of consumers and job runners

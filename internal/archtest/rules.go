@@ -396,8 +396,8 @@ var layers = []rule{
 	},
 	{
 		"L3",
-		[]string{"consumer/internal/workflow", "consumer/internal/intx", "consumer/internal/wakes", "consumer/internal/stores", "consumer/internal/saves"},
-		[]string{"task", "@ports", "consumer/internal/workflow", "revoke", "internal/wire", "@leaves"},
+		[]string{"consumer/internal/workflow", "consumer/internal/intx", "consumer/internal/wakes", "consumer/internal/stores", "consumer/internal/saves", "consumer/internal/lives", "consumer/internal/checkpoints"},
+		[]string{"task", "@ports", "consumer/internal/workflow", "consumer/internal/stores", "consumer/internal/lives", "revoke", "internal/wire", "@leaves"},
 		"what follows a task is decided by its envelope, and what a revocation wakes by its list; how steps are repeated and recorded is the consumer's",
 	},
 	{

@@ -67,6 +67,7 @@ var words = map[string]string{
 	"results.Notify":       "a waiting process is notified at once",
 	"results.Gather":       "knows when a group is done",
 	"results.Batches":      "saves many results in one call",
+	"results.Checkpoints":  "keeps the checkpoints of tasks (task.Checkpoint)",
 	"results.Claim":        "gives a key to one holder for a time (unique tasks)",
 	"results.Transactions": "results can be saved in a transaction of the caller",
 	"results.Durable":      "a saved record survives a restart of the server",

@@ -115,6 +115,9 @@ func (p *Process) Kill() {
 	}
 }
 
+// Signal sends a signal to the process, such as SIGSTOP.
+func (p *Process) Signal(s os.Signal) error { return p.cmd.Process.Signal(s) }
+
 // Stop closes the standard input of the process, waits until the process ends by itself, and
 // returns its exit error.
 func (p *Process) Stop() error {

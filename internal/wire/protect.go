@@ -29,6 +29,8 @@ const (
 	purposeTask   = "task"
 	purposeResult = "result"
 	purposeMember = "member" // result of a group's member, as a Gatherer stores it
+	// value of a checkpoint, which a consumer reads in a later attempt of the same task
+	purposeCheckpoint = "checkpoint"
 )
 
 // contentEncoding is the property in which a message names the compression of its whole body.

@@ -23,13 +23,42 @@ func (c *Codec) ProtectRecord(r *resultstore.Record, compression task.Opt[string
 // ProtectMember protects the record of a group's member like ProtectRecord. It also binds the seal
 // to the group and the index, so that members cannot be exchanged.
 func (c *Codec) ProtectMember(r *resultstore.Record, compression task.Opt[string], group task.ID, index int) error {
-	return c.protectRecord(r, compression, place{group, index})
+	return c.protectRecord(r, compression, place{group: group, index: index})
 }
 
-// place is the position of a record in a group.
+// ProtectCheckpoint compresses and seals the value of c, a checkpoint of task id, as configured.
+// The seal is bound to the task and the name, so that checkpoints cannot be exchanged.
+func (c *Codec) ProtectCheckpoint(id task.ID, p *resultstore.Checkpoint, compression task.Opt[string]) error {
+	r := checkpointRecord(id, p)
+	if err := c.protectRecord(&r, compression, place{checkpoint: p.Name}); err != nil {
+		return err
+	}
+	p.ContentType, p.Value = r.ContentType, r.Result
+	return nil
+}
+
+// OpenCheckpoint changes the value of p, a stored checkpoint of task id, back to that before
+// ProtectCheckpoint. Its errors are those of OpenRecord.
+func (c *Codec) OpenCheckpoint(id task.ID, p *resultstore.Checkpoint) error {
+	r := checkpointRecord(id, p)
+	if err := c.openRecord(&r, place{checkpoint: p.Name}); err != nil {
+		return err
+	}
+	p.ContentType, p.Value = r.ContentType, r.Result
+	return nil
+}
+
+// checkpointRecord returns the record by which a checkpoint is protected: that of a success with
+// the same value.
+func checkpointRecord(id task.ID, p *resultstore.Checkpoint) resultstore.Record {
+	return resultstore.Record{ID: id, State: task.StateSucceeded, ContentType: p.ContentType, Result: p.Value}
+}
+
+// place is the position of a record in a group, or the name of a checkpoint.
 type place struct {
-	group task.ID // "": not in a group
-	index int
+	group      task.ID // "": not in a group
+	index      int
+	checkpoint string // "": not a checkpoint
 }
 
 // protectRecord compresses and seals r, with the seal bound to at. It seals only terminal records
@@ -61,6 +90,9 @@ func (c *Codec) protectRecord(r *resultstore.Record, compression task.Opt[string
 
 // bindRecord returns the values to which the seal of a record is bound.
 func bindRecord(r *resultstore.Record, at place) []byte {
+	if at.checkpoint != "" {
+		return serializer.Binding(purposeCheckpoint, string(r.ID), r.ContentType, at.checkpoint)
+	}
 	if at.group == "" {
 		return serializer.Binding(purposeResult, string(r.ID), string(r.State), r.ContentType)
 	}
@@ -75,7 +107,7 @@ func (c *Codec) OpenRecord(r *resultstore.Record) error { return c.openRecord(r,
 // OpenMember opens r, a record of ProtectMember, as OpenRecord does. The seal must be bound to this
 // group and index.
 func (c *Codec) OpenMember(r *resultstore.Record, group task.ID, index int) error {
-	return c.openRecord(r, place{group, index})
+	return c.openRecord(r, place{group: group, index: index})
 }
 
 // openRecord opens the seal of r, which must be bound to at, and decompresses the result. Returns

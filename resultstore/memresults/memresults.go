@@ -133,9 +133,9 @@ func (s *Store) Load(ctx context.Context, id task.ID) (resultstore.Record, error
 	return e.owned(), nil
 }
 
-// Delete implements [resultstore.ResultStore]: it removes the record of task id. Returns nil if no
-// record exists, task.ErrBadID for an invalid id, ErrClosed after Close, and ctx's error if ctx
-// has ended. It takes t.mu.
+// Delete implements [resultstore.ResultStore]: it removes the record and the checkpoints of task
+// id. Returns nil if no record exists, task.ErrBadID for an invalid id, ErrClosed after Close, and
+// ctx's error if ctx has ended. It takes t.mu.
 func (s *Store) Delete(ctx context.Context, id task.ID) error {
 	if err := check(ctx, id); err != nil {
 		return err
@@ -145,6 +145,7 @@ func (s *Store) Delete(ctx context.Context, id task.ID) error {
 	if s.closed {
 		return resultstore.ErrClosed
 	}
+	delete(s.t.checkpoints.tasks, id)
 	if e := s.t.records[id]; e != nil {
 		s.t.forget(e)
 	}

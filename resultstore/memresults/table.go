@@ -11,16 +11,17 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// table holds the records, groups and claims that all views of a store share.
+// table holds the records, checkpoints, groups and claims that all views of a store share.
 type table struct {
 	config Config
 	start  time.Time
 
-	mu        sync.Mutex
-	views     int
-	records   map[task.ID]*entry
-	expiry    expiry
-	gathering gathering
+	mu          sync.Mutex
+	views       int
+	records     map[task.ID]*entry
+	expiry      expiry
+	gathering   gathering
+	checkpoints checkpointing
 	// nodes holds the streams of each node. A slice is replaced, never changed, so that save may
 	// return one for reading without the lock.
 	nodes map[string][]*stream
@@ -29,14 +30,15 @@ type table struct {
 	armed bool
 }
 
-// save stores a copy of r for the view from, if checkToken allows it. The copy has no TTL, and
-// times in whole milliseconds. If MaxRecords is exceeded it removes the record that expires
-// first. It returns the streams that must receive the copy, and the copy: both nil if r is not
-// terminal, has no ReplyTo, or is stored already. Returns ErrStale or ErrClosed. It takes t.mu.
+// save stores a copy of r for the view from, if checkToken allows it, and drops the checkpoints of
+// the task if r says so. The copy has no TTL, and times in whole milliseconds. If MaxRecords is
+// exceeded it removes the record that expires first. It returns the streams that must receive the
+// copy, and the copy: both nil if r is not terminal, has no ReplyTo, or is stored already. Returns
+// ErrStale or ErrClosed. It takes t.mu.
 func (t *table) save(from *Store, r *resultstore.Record) ([]*stream, *entry, error) {
 	e := &entry{rec: *r}
 	e.rec.Result = bytes.Clone(r.Result)
-	e.rec.TTL = 0
+	e.rec.TTL, e.rec.DropCheckpoints = 0, false
 	e.rec.StartedAt, e.rec.FinishedAt = millis(r.StartedAt), millis(r.FinishedAt)
 	e.rec.Progress.At = millis(r.Progress.At)
 
@@ -49,9 +51,16 @@ func (t *table) save(from *Store, r *resultstore.Record) ([]*stream, *entry, err
 	e.expires = deadline(now, positive(r.TTL, t.config.TTL))
 	old := t.records[r.ID]
 	if old != nil && old.expires > now {
-		if again, err := checkToken(&old.rec, r); again || err != nil {
+		again, err := checkToken(&old.rec, r)
+		if again && r.DropCheckpoints {
+			delete(t.checkpoints.tasks, r.ID)
+		}
+		if again || err != nil {
 			return nil, nil, err
 		}
+	}
+	if r.DropCheckpoints {
+		delete(t.checkpoints.tasks, r.ID)
 	}
 	t.records[r.ID] = e
 	if old != nil {
@@ -185,7 +194,8 @@ func (t *table) detach(n *stream) {
 	t.nodes[n.node] = rest
 }
 
-// clear removes all records, groups and claims and stops the timer. Call it with t.mu held.
+// clear removes all records, checkpoints, groups and claims and stops the timer. Call it with t.mu
+// held.
 func (t *table) clear() {
 	if t.timer != nil {
 		t.timer.Stop()
@@ -193,7 +203,7 @@ func (t *table) clear() {
 	t.armed = false
 	clear(t.records)
 	t.expiry = nil
-	t.gathering = gathering{}
+	t.gathering, t.checkpoints = gathering{}, checkpointing{}
 }
 
 // millis returns at in UTC, cut to the whole milliseconds that stores keep. The zero time stays the

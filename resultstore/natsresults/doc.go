@@ -18,13 +18,16 @@
 //     read. It may arrive after Save returned, so a stream may begin with a record that was saved
 //     just before Notify. The record in JetStream is authoritative.
 //
-// Groups use the same stream. Their keys begin with a space, which is not allowed in an id:
+// Groups, claims and checkpoints use the same stream. Their keys begin with a space, which is not
+// allowed in an id:
 //
 //   - " g<group>" holds the state of a group: five numbers (size, done, failed, decider, largest
 //     index) and a bit for each member that has arrived.
 //   - " m<index> <group>" holds a member's record for twice the group's retention, which is
 //     shortened when the group is decided.
 //   - " b<id>" holds the running copy of a task.
+//   - " k<id>" holds the checkpoints of a task, with the fencing token of the attempt that used
+//     them last.
 //   - " c<key>" holds the holder of a key, see [resultstore.Claimer].
 //
 // All of them are written with compare-and-set.

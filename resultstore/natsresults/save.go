@@ -23,7 +23,7 @@ import (
 // Save implements [resultstore.ResultStore]: it stores r and, if r is terminal, publishes a
 // notification for its submitter, also if the same record was stored already. It waits until the
 // stream has stored r. It makes the stream if that does not exist. Two terminal records are the
-// same if task, token and state are equal.
+// same if task, token and state are equal. Checkpoints are dropped after that, by another request.
 //
 // While the outcome is unknown it tries again until ctx ends. After [resultstore.ErrUnavailable]
 // the record may have been stored; saving it again is safe. It also returns:
@@ -57,6 +57,9 @@ func (s *Store) Save(ctx context.Context, r resultstore.Record) error {
 	if r.State.Terminal() {
 		s.notify(r.ReplyTo, m.Data)
 	}
+	if r.DropCheckpoints {
+		return failure("save", s.dropCheckpoints(ctx, r.ID))
+	}
 	return nil
 }
 
@@ -88,6 +91,7 @@ func (s *Store) SaveBatch(ctx context.Context, rs []resultstore.Record) []error 
 		pubs, at = append(pubs, natsconn.Pub{Msg: m}), append(at, i)
 	}
 	s.conn.PublishBatch(ctx, pubs)
+	var drops sync.WaitGroup
 	for k := range pubs {
 		p, r := &pubs[k], &rs[at[k]]
 		if p.Err != nil {
@@ -98,7 +102,11 @@ func (s *Store) SaveBatch(ctx context.Context, rs []resultstore.Record) []error 
 		if r.State.Terminal() {
 			s.notify(r.ReplyTo, p.Msg.Data)
 		}
+		if r.DropCheckpoints {
+			drops.Go(func() { errs[at[k]] = failure("save", s.dropCheckpoints(ctx, r.ID)) })
+		}
 	}
+	drops.Wait()
 	return errs
 }
 

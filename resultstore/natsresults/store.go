@@ -111,7 +111,8 @@ func (s *Store) Load(ctx context.Context, id task.ID) (resultstore.Record, error
 	return k.rec, nil
 }
 
-// Delete implements [resultstore.ResultStore]: it purges the message of the record of task id.
+// Delete implements [resultstore.ResultStore]: it purges the messages of the record and of the
+// checkpoints of task id.
 // Returns nil if no record exists.
 //
 // Returns task.ErrBadID for an invalid id, ErrClosed after Close, and ctx's error if ctx has
@@ -126,10 +127,14 @@ func (s *Store) Delete(ctx context.Context, id task.ID) error {
 	}
 	defer s.end()
 	s.recent.forget(id)
-	return failure("delete", s.withStream(ctx, func(*stream) error {
+	err := s.withStream(ctx, func(*stream) error {
 		_, err := s.conn.Purge(ctx, s.names.stream, s.names.record(id))
 		return err
-	}))
+	})
+	if err == nil {
+		err = s.dropCheckpoints(ctx, id)
+	}
+	return failure("delete", err)
 }
 
 // withStream calls fn with the known settings of the stream, which it reads from the server if

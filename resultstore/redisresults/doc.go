@@ -9,6 +9,7 @@
 // package will read them.
 //
 //	swj:res:{<namespace>.<task id>}     string   the record of a task
+//	swj:checkpoints:{<namespace>.<task id>}  hash  the checkpoints of a task, see checkpoint.lua
 //	swj:group:{<namespace>.<group id>}  hash     the ended members of a group, see gather.lua
 //	swj:begun:{<namespace>.<task id>}   string   the running copy of a successor, see claim.lua
 //	swj:claim:{<namespace>.<key>}       string   the holder of a key, see claim.lua

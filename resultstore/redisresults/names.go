@@ -5,13 +5,14 @@ import "github.com/swarmiji/swarmiji/task"
 // names builds the keys and channels of a namespace. They are part of the public layout, see the
 // package comment.
 type names struct {
-	record, reply, gather, begin, claim string // prefixes of the keys and channels
+	record, point, reply, gather, begin, claim string // prefixes of the keys and channels
 }
 
 // namesOf returns the names of a namespace.
 func namesOf(namespace string) names {
 	return names{
 		record: "swj:res:{" + namespace + ".",
+		point:  "swj:checkpoints:{" + namespace + ".",
 		reply:  "swj:reply:" + namespace + ":",
 		gather: "swj:group:{" + namespace + ".",
 		begin:  "swj:begun:{" + namespace + ".",
@@ -21,6 +22,10 @@ func namesOf(namespace string) names {
 
 // key returns the key of the record of a task.
 func (n names) key(id task.ID) string { return n.record + string(id) + "}" }
+
+// checkpoints returns the key of the hash that holds the checkpoints of a task. On a cluster it is
+// beside the record.
+func (n names) checkpoints(id task.ID) string { return n.point + string(id) + "}" }
 
 // group returns the key of the hash that holds the ended members of a group.
 func (n names) group(id task.ID) string { return n.gather + string(id) + "}" }

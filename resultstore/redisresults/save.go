@@ -102,11 +102,7 @@ func (s *Store) saverOf(node *redis.Client) *saver {
 // call once and waits for the answer without a deadline. An error of the call is the outcome of
 // all.
 func (s *Store) saveBatch(saves []*save) {
-	keys, args := make([]string, 0, len(saves)), make([]any, 0, 4*len(saves))
-	for _, v := range saves {
-		keys = append(keys, v.key)
-		args = v.appendArgs(args)
-	}
+	keys, args := scriptArgs(saves...)
 	answers, err := s.conn.EvalOnce(context.Background(), s.script, keys, args...)
 	for i, v := range saves {
 		v.err = outcome(answers, i, err)
@@ -114,14 +110,15 @@ func (s *Store) saveBatch(saves []*save) {
 }
 
 // savePipelined stores the records on one cluster node with one pipeline, because a script there
-// takes one key. It sets their outcomes, and waits for the server without a deadline. If the node
-// moved a key or lost the script, the outcome is retryable, and save calls saveOne.
+// takes the keys of one task. It sets their outcomes, and waits for the server without a deadline.
+// If the node moved a key or lost the script, the outcome is retryable, and save calls saveOne.
 func (s *Store) savePipelined(node *redis.Client, saves []*save) {
 	made, err := s.conn.Call(context.Background(), func(ctx context.Context) (any, error) {
 		cmds := make([]*redis.Cmd, len(saves))
 		pipe := node.Pipeline()
 		for i, v := range saves {
-			cmds[i] = pipe.EvalSha(ctx, s.script.Hash(), []string{v.key}, v.appendArgs(nil)...)
+			keys, args := scriptArgs(v)
+			cmds[i] = pipe.EvalSha(ctx, s.script.Hash(), keys, args...)
 		}
 		_, err := pipe.Exec(ctx)
 		return cmds, err
@@ -144,15 +141,26 @@ func (s *Store) savePipelined(node *redis.Client, saves []*save) {
 // saveOne stores one record and returns its outcome. It repeats the call while the outcome is
 // unknown, until ctx ends or the store is closed: then it returns the last error.
 func (s *Store) saveOne(ctx context.Context, v *save) error {
+	keys, args := scriptArgs(v)
 	answers, err := s.untilAnswered(ctx, func() (any, error) {
-		return s.conn.Eval(ctx, s.script, []string{v.key}, v.appendArgs(nil)...)
+		return s.conn.Eval(ctx, s.script, keys, args...)
 	})
 	return outcome(answers, 0, err)
 }
 
-// appendArgs appends the script's arguments for one record to args and returns them.
-func (v *save) appendArgs(args []any) []any {
-	return append(args, v.value, v.ttl, v.channel, v.note)
+// scriptArgs returns the keys and arguments of the script for these records.
+func scriptArgs(saves ...*save) (keys []string, args []any) {
+	keys, args = make([]string, 0, len(saves)+1), make([]any, 0, 4*len(saves)+1)
+	for _, v := range saves {
+		keys = append(keys, v.key)
+		args = append(args, v.value, v.ttl, v.channel, v.note)
+	}
+	for i, v := range saves {
+		if v.drop != "" {
+			keys, args = append(keys, v.drop), append(args, i+1)
+		}
+	}
+	return keys, args
 }
 
 var errAnswer = errors.New("the script returned an unknown answer")

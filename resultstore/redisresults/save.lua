@@ -1,12 +1,14 @@
 -- Stores records and notifies their submitters. A record is refused if a newer or a final one is
 -- stored. A requeued record of a newer generation replaces a failed or expired one.
 --
--- KEYS[i]          key of record i; on a Redis Cluster each call has one record
+-- KEYS[i]          key of record i of n; on a Redis Cluster each call has one record
+-- KEYS[n+j]        key of checkpoints to delete
 -- ARGV[4*i-3]      its value: "<generation>.<deliveries> <state> <end>\n" and the record; <end> is
 --                  "final" or "open"
 -- ARGV[4*i-2]      its time to live in milliseconds
 -- ARGV[4*i-1]      channel of its notification, "" for no notification
 -- ARGV[4*i]        message of the notification, "" for the value
+-- ARGV[4*n+j]      the record i with which KEYS[n+j] is deleted, unless it is refused
 -- returns          for each record: 1 stored, 0 the same final record was stored already, -1 refused
 --                  as stale, -2 the key holds a value that is not a record
 --
@@ -42,7 +44,9 @@ local function checkToken(old, value)
 end
 
 local answers = {}
-for i, key in ipairs(KEYS) do
+local n = (#ARGV - #KEYS) / 3
+for i = 1, n do
+  local key = KEYS[i]
   local value, ttl, channel, note = ARGV[4 * i - 3], ARGV[4 * i - 2], ARGV[4 * i - 1], ARGV[4 * i]
   local answer = 1
   if not redis.call('SET', key, value, 'PX', ttl, 'NX') then -- for most tasks this is the only record
@@ -65,5 +69,10 @@ for i, key in ipairs(KEYS) do
     redis.call('PUBLISH', channel, note)
   end
   answers[i] = answer
+end
+for j = n + 1, #KEYS do
+  if answers[tonumber(ARGV[3 * n + j])] >= 0 then
+    redis.call('DEL', KEYS[j])
+  end
 end
 return answers

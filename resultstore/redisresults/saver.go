@@ -19,6 +19,7 @@ const (
 // save is one record that waits to be sent or answered.
 type save struct {
 	key     string
+	drop    string // key of the checkpoints to delete; "": none
 	value   []byte
 	ttl     int64 // milliseconds
 	channel string

@@ -32,6 +32,7 @@ type Store struct {
 	conn       *redisconn.Conn
 	script     *redisconn.Script
 	gather     *redisconn.Script
+	checkpoint *redisconn.Script
 	claims     claimScripts
 	goroutines *gopool.Pool // goroutines that send batches of records
 	closed     atomic.Bool  // written under mu
@@ -56,6 +57,7 @@ func New(c Config) (*Store, error) {
 		conn:       conn,
 		script:     redisconn.NewScript(saveSource),
 		gather:     redisconn.NewScript(gatherSource),
+		checkpoint: redisconn.NewScript(checkpointSource),
 		claims:     newClaimScripts(),
 		goroutines: gopool.New(),
 		streams:    make(map[*stream]struct{}),
@@ -117,6 +119,9 @@ func (s *Store) newSave(ctx context.Context, r *resultstore.Record) (*save, erro
 		return nil, fmt.Errorf("%w: the record has %d bytes, at most %d are allowed", resultstore.ErrTooLarge, len(value), s.cfg.MaxResult+maxRest)
 	}
 	v := &save{key: s.names.key(r.ID), value: value, ttl: millis(r.TTL, s.cfg.TTL)}
+	if r.DropCheckpoints {
+		v.drop = s.names.checkpoints(r.ID)
+	}
 	// A ReplyTo that is not a valid name has no listener, and must not become part of a channel.
 	if r.State.Terminal() && naming.ValidName(r.ReplyTo) {
 		v.channel = s.names.channel(r.ReplyTo)
@@ -163,8 +168,8 @@ func (s *Store) Load(ctx context.Context, id task.ID) (resultstore.Record, error
 	return decode([]byte(value), id)
 }
 
-// Delete implements [resultstore.ResultStore]: it removes the record of task id. Returns nil if no
-// record exists.
+// Delete implements [resultstore.ResultStore]: it removes the record and the checkpoints of task
+// id. Returns nil if no record exists.
 //
 // Returns task.ErrBadID for an invalid id, ErrClosed after Close, and ctx's error if ctx has
 // already ended. While the outcome is unknown or the server cannot be reached it repeats the call,
@@ -173,7 +178,7 @@ func (s *Store) Delete(ctx context.Context, id task.ID) error {
 	if err := s.check(ctx, id); err != nil {
 		return err
 	}
-	_, err := s.untilAnswered(ctx, func() (any, error) { return s.conn.Do(ctx, "DEL", s.names.key(id)) })
+	_, err := s.untilAnswered(ctx, func() (any, error) { return s.conn.Do(ctx, "DEL", s.names.key(id), s.names.checkpoints(id)) })
 	return failure("delete", err)
 }
 

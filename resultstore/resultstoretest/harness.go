@@ -79,6 +79,7 @@ type Promises struct {
 	Gather      bool // resultstore.Gatherer
 	Claim       bool // resultstore.Claimer
 	Batches     bool // resultstore.BatchSaver
+	Checkpoints bool // resultstore.Checkpointer
 	// resultstore.TxSaver, and resultstore.TxGatherer with Gather
 	Transactions bool
 	// a saved record survives Restart; with RepliesOnly: a record that was not received yet

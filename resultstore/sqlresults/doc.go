@@ -12,6 +12,7 @@
 //     form.
 //   - swarmiji_result_group and swarmiji_result_member hold groups and their ended members, see
 //     [resultstore.Gatherer].
+//   - swarmiji_result_checkpoint holds the checkpoints of tasks, one row for each task.
 //   - swarmiji_result_begun holds the running copies of successors and the holders of claims. See
 //     [resultstore.Claimer]. The id of a claim is a space and the key, quoted by
 //     strconv.QuoteToASCII.

@@ -11,10 +11,11 @@ import (
 	"github.com/swarmiji/swarmiji/resultstore"
 )
 
-// saving is a call of Save that shares its statement with others.
+// saving is a call of Save that may share its statement with others.
 type saving struct {
 	topic string // of the submitter, or ""
 	args  []any  // of texts.save
+	drop  bool   // drop the checkpoints of the task with it
 	kept  bool   // the statement has stored the record
 	left  bool   // an earlier entry of the batch has the same id
 }
@@ -53,16 +54,15 @@ func (s *Store) startSaves(fn func()) bool {
 }
 
 // saveWithOthers runs texts.save for PostgreSQL, in one statement with the calls that arrived
-// during the last one. It notifies topic, unless it is "", if the record was stored. It reports
+// during the last one. It notifies the topic, unless it is "", if the record was stored. It reports
 // whether the record was stored. It waits for the database and returns its errors.
 //
 // If another transaction has locked the record, or the batch has an earlier record with the same
 // id, it runs the statement again alone. So only this call waits for a long transaction of a user.
-func (s *Store) saveWithOthers(ctx context.Context, topic string, args []any) (kept bool, err error) {
-	v := &saving{topic: topic, args: args}
+func (s *Store) saveWithOthers(ctx context.Context, v *saving) (kept bool, err error) {
 	err = s.saveMany(ctx, []*saving{v})[0]
 	if sqlconn.IsLocked(err) || err == nil && v.left {
-		return s.saveAlone(ctx, topic, args)
+		return s.saveAlone(ctx, v)
 	}
 	return err == nil && v.kept, err
 }
@@ -80,7 +80,7 @@ func (s *Store) SaveBatch(ctx context.Context, rs []resultstore.Record) []error 
 	for i := range rs {
 		topic, args, err := s.saveArgs(ctx, &rs[i])
 		if errs[i] = err; err == nil {
-			vs, at = append(vs, &saving{topic: topic, args: args}), append(at, i)
+			vs, at = append(vs, &saving{topic: topic, args: args, drop: rs[i].DropCheckpoints}), append(at, i)
 		}
 	}
 	if len(vs) == 0 {
@@ -122,8 +122,9 @@ func (s *Store) saveInOne(ctx context.Context, vs []*saving) []error {
 				if err != nil {
 					return err
 				}
-				if v.kept = n > 0; v.kept && v.topic != "" {
-					tx.Notify(v.topic)
+				v.kept = n > 0
+				if err := s.saved(ctx, tx, v); err != nil {
+					return err
 				}
 			}
 			return nil
@@ -133,9 +134,25 @@ func (s *Store) saveInOne(ctx context.Context, vs []*saving) []error {
 }
 
 // saveAlone runs texts.save in a transaction of its own. It reports whether the record was stored,
-// and notifies topic then, unless it is "". It waits for the database and returns its errors.
-func (s *Store) saveAlone(ctx context.Context, topic string, args []any) (kept bool, err error) {
-	return s.change(ctx, s.text.save, topic, args...)
+// and notifies the topic then, unless it is "". It waits for the database and returns its errors.
+func (s *Store) saveAlone(ctx context.Context, v *saving) (kept bool, err error) {
+	if !v.drop {
+		return s.change(ctx, s.text.save, v.topic, v.args...)
+	}
+	err = s.saveInOne(ctx, []*saving{v})[0]
+	return v.kept, err
+}
+
+// saved notifies the submitter of v and drops the checkpoints, if the statement texts.save has
+// stored its record in tx. It waits for the database and returns its errors.
+func (s *Store) saved(ctx context.Context, tx *sqlconn.Tx, v *saving) error {
+	if v.kept && v.topic != "" {
+		tx.Notify(v.topic)
+	}
+	if v.kept && v.drop {
+		return s.dropCheckpoints(ctx, tx, v.id())
+	}
+	return nil
 }
 
 // saveColumns are the columns of a batch, in the order of the arguments of texts.save after the
@@ -146,21 +163,30 @@ var saveColumns = []string{
 
 // saveAll stores the records of es with one statement in transaction tx, and notifies the topics of
 // the stored ones. It sets kept and left of each entry. Of several entries with one id it stores
-// the first; left is true for the others. It is the send function of the batcher. It does not wait
-// for locked rows. It waits for the database and returns its errors.
+// the first; left is true for the others. It drops checkpoints with the records that say so. It is
+// the send function of the batcher. It does not wait for locked rows. It waits for the database and
+// returns its errors.
 func (s *Store) saveAll(ctx context.Context, tx *sqlconn.Tx, es []*sqlconn.Entry[*saving]) error {
 	tx.Hasty(true)
 	byID := make(map[string]*saving, len(es))
 	var rows [][]any
+	var drops []string
 	for _, e := range es {
 		v := e.V
 		v.kept = false
 		if _, v.left = byID[v.id()]; !v.left {
 			byID[v.id()] = v
 			rows = append(rows, v.args[1:])
+			if v.drop {
+				drops = append(drops, v.id())
+			}
 		}
 	}
-	found, err := tx.Query(ctx, s.text.saveAll, append([]any{s.cfg.Namespace}, sqlconn.Arrays(saveColumns, rows)...)...)
+	text, args := s.text.saveAll, append([]any{s.cfg.Namespace}, sqlconn.Arrays(saveColumns, rows)...)
+	if drops != nil {
+		text, args = s.text.saveAllDrop, append(args, drops)
+	}
+	found, err := tx.Query(ctx, text, args...)
 	if err != nil {
 		return err
 	}

@@ -225,7 +225,8 @@ func TestSweep(t *testing.T) {
 					r.TTL = time.Millisecond
 					_, err := s.Arrive(ctx, resultstore.Arrival{Group: "group", Index: i, Record: r, TTL: time.Second / 2, Wait: time.Second / 2})
 					_, berr := s.Begin(ctx, r.ID, "copy", time.Millisecond)
-					if err := errors.Join(err, berr, s.Save(ctx, r)); err != nil {
+					cerr := s.SaveCheckpoint(ctx, resultstore.Attempt{ID: r.ID, TTL: time.Millisecond}, resultstore.Checkpoint{Name: "a"})
+					if err := errors.Join(err, berr, cerr, s.Save(ctx, r)); err != nil {
 						t.Error(err)
 					}
 				}
@@ -238,6 +239,9 @@ func TestSweep(t *testing.T) {
 		if _, err := s.Begin(ctx, "stays", "copy", 0); err != nil {
 			t.Fatal(err)
 		}
+		if err := s.SaveCheckpoint(ctx, resultstore.Attempt{ID: "stays"}, resultstore.Checkpoint{Name: "a"}); err != nil {
+			t.Fatal(err)
+		}
 		if n := rows(t, conn, "swarmiji_result"); n != many+1 {
 			t.Errorf("%d rows before anything was swept", n)
 		}
@@ -245,7 +249,7 @@ func TestSweep(t *testing.T) {
 			return rows(t, conn, "swarmiji_result_group WHERE id = 'group' AND expires > "+conn.Dialect().Now()) == 0
 		})
 		sqlresults.Sweep(s, batch)
-		for _, table := range []string{"swarmiji_result", "swarmiji_result_begun", "swarmiji_result_group", "swarmiji_result_member"} {
+		for _, table := range []string{"swarmiji_result", "swarmiji_result_begun", "swarmiji_result_group", "swarmiji_result_member", "swarmiji_result_checkpoint"} {
 			if n := rows(t, conn, table); n != 1 {
 				t.Errorf("%s has %d rows, want the one that has not expired", table, n)
 			}

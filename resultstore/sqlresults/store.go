@@ -124,12 +124,13 @@ func (s *Store) saveArgs(ctx context.Context, r *resultstore.Record) (topic stri
 //   - The equal final record is stored already: it notifies topic too and returns nil.
 //   - That record disappeared between the two statements: save starts again.
 func (s *Store) save(ctx context.Context, r *resultstore.Record, topic string, args []any) error {
+	v := &saving{topic: topic, args: args, drop: r.DropCheckpoints}
 	store := s.saveWithOthers
 	if s.conn.Dialect() == sqlconn.SQLite {
 		store = s.saveAlone
 	}
 	for {
-		kept, err := store(ctx, topic, args)
+		kept, err := store(ctx, v)
 		if err != nil || kept {
 			return err
 		}
@@ -138,20 +139,25 @@ func (s *Store) save(ctx context.Context, r *resultstore.Record, topic string, a
 			return err
 		}
 		if !again {
-			return s.tell(ctx, topic)
+			return s.tell(ctx, v)
 		}
 	}
 }
 
-// tell notifies topic, unless it is "", of a record that is stored already. This call may have
-// stored it in an earlier attempt whose answer was lost, so that no notification was sent. It
-// waits for the database and returns its errors.
-func (s *Store) tell(ctx context.Context, topic string) error {
-	if topic == "" {
+// tell notifies the topic of v, unless it is "", of a record that is stored already, and drops the
+// checkpoints if v says so. This call may have stored the record in an earlier attempt whose answer
+// was lost, so that no notification was sent. It waits for the database and returns its errors.
+func (s *Store) tell(ctx context.Context, v *saving) error {
+	if v.topic == "" && !v.drop {
 		return nil
 	}
-	return s.conn.Update(ctx, func(_ context.Context, tx *sqlconn.Tx) error {
-		tx.Notify(topic)
+	return s.conn.Update(ctx, func(ctx context.Context, tx *sqlconn.Tx) error {
+		if v.topic != "" {
+			tx.Notify(v.topic)
+		}
+		if v.drop {
+			return s.dropCheckpoints(ctx, tx, v.id())
+		}
 		return nil
 	})
 }
@@ -229,8 +235,8 @@ func (s *Store) Load(ctx context.Context, id task.ID) (resultstore.Record, error
 	return decode(value, id)
 }
 
-// Delete implements [resultstore.ResultStore]: it removes the record of task id. Returns nil if no
-// record exists.
+// Delete implements [resultstore.ResultStore]: it removes the record and the checkpoints of task
+// id. Returns nil if no record exists.
 //
 // Returns task.ErrBadID for an invalid id, ErrClosed after Close, and ctx's error if ctx has
 // already ended. While the outcome is unknown it repeats the call, until ctx ends; then it returns
@@ -240,8 +246,13 @@ func (s *Store) Delete(ctx context.Context, id task.ID) error {
 		return err
 	}
 	return s.repeat(ctx, "delete", func() error {
-		_, err := s.change(ctx, s.text.drop, "", s.cfg.Namespace, string(id))
-		return err
+		return s.conn.Update(ctx, func(ctx context.Context, tx *sqlconn.Tx) error {
+			_, err := tx.Exec(ctx, s.text.drop, s.cfg.Namespace, string(id))
+			if err == nil {
+				err = s.dropCheckpoints(ctx, tx, string(id))
+			}
+			return err
+		})
 	})
 }
 
@@ -355,7 +366,7 @@ func failure(what string, err error) error {
 	switch {
 	case err == nil, errors.Is(err, resultstore.ErrNotFound):
 		return err
-	case errors.Is(err, resultstore.ErrStale), errors.Is(err, resultstore.ErrMalformed):
+	case errors.Is(err, resultstore.ErrStale), errors.Is(err, resultstore.ErrMalformed), errors.Is(err, resultstore.ErrTooLarge):
 		return fmt.Errorf("sql %s: %w", what, err)
 	case errors.Is(err, sqlconn.ErrClosed):
 		class = resultstore.ErrClosed

@@ -32,9 +32,9 @@ func (s *Store) sweepSoon() {
 	}
 }
 
-// sweep deletes all expired records, claims and groups, of all namespaces, in batches. It stops
-// after sweepTime or at Close. It runs on its own goroutine. It logs a failure; the next sweep
-// tries again.
+// sweep deletes all expired records, checkpoints, claims and groups, of all namespaces, in batches.
+// It stops after sweepTime or at Close. It runs on its own goroutine. It logs a failure; the next
+// sweep tries again.
 func (s *Store) sweep() {
 	ctx, cancel := context.WithTimeout(s.life, sweepTime)
 	defer cancel()
@@ -42,6 +42,7 @@ func (s *Store) sweep() {
 	for _, some := range []func(context.Context) (bool, error){
 		func(ctx context.Context) (bool, error) { return s.sweepRows(ctx, s.text.sweepResults) },
 		func(ctx context.Context) (bool, error) { return s.sweepRows(ctx, s.text.sweepBegun) },
+		func(ctx context.Context) (bool, error) { return s.sweepRows(ctx, s.text.sweepCheckpoints) },
 		s.sweepGroups,
 	} {
 		for more := true; more && err == nil; {

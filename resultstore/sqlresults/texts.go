@@ -11,10 +11,19 @@ type texts struct {
 	// saveAll is save for many rows, with arrays for $2 and so on, for PostgreSQL. It returns the ids
 	// that were stored. It locks rows in the order of their ids.
 	saveAll string
+	// saveAllDrop is saveAll that also drops checkpoints, if the record is stored: the last
+	// parameter is an array of ids.
+	saveAllDrop string
 	// token: $2 id. It returns generation, deliveries, state and final.
 	token string
 	load  string // $2 id
 	drop  string // $2 id
+
+	// enterCheckpoints: $2 id. It inserts the row of the checkpoints if it does not exist, and
+	// locks it for this transaction. It returns 1 if it had not expired, else 0, and its value.
+	enterCheckpoints string
+	saveCheckpoints  string // $2 id, $3 retention, $4 value
+	dropCheckpoints  string // $2 id
 
 	// here returns the cursor of a new stream; it has no parameters.
 	here string
@@ -38,8 +47,8 @@ type texts struct {
 	pass    string
 	release string // $2 id, $3 holder. It deletes the row if the holder holds it.
 
-	// sweepResults and sweepBegun: $1 largest number of rows.
-	sweepResults, sweepBegun string
+	// sweepResults, sweepBegun and sweepCheckpoints: $1 largest number of rows.
+	sweepResults, sweepBegun, sweepCheckpoints string
 	// sweepGroups: $1 largest number of rows. It returns namespace and id, and locks the rows for this
 	// transaction.
 	sweepGroups  string
@@ -58,6 +67,12 @@ func newTexts(d sqlconn.Dialect) *texts {
 		token: `SELECT generation, deliveries, state, final FROM swarmiji_result WHERE namespace = $1 AND id = $2 AND expires > ` + now,
 		load:  `SELECT value FROM swarmiji_result WHERE namespace = $1 AND id = $2 AND expires > ` + now,
 		drop:  `DELETE FROM swarmiji_result WHERE namespace = $1 AND id = $2`,
+
+		enterCheckpoints: `INSERT INTO swarmiji_result_checkpoint AS c (namespace, id, expires, value) VALUES ($1, $2, 0, '')
+			ON CONFLICT (namespace, id) DO UPDATE SET expires = c.expires
+			RETURNING CASE WHEN expires > ` + now + ` THEN 1 ELSE 0 END, value`,
+		saveCheckpoints: `UPDATE swarmiji_result_checkpoint SET expires = ` + now + ` + $3, value = $4 WHERE namespace = $1 AND id = $2`,
+		dropCheckpoints: `DELETE FROM swarmiji_result_checkpoint WHERE namespace = $1 AND id = $2`,
 
 		group: `INSERT INTO swarmiji_result_group AS g (namespace, id, size, done, failed, largest, decider, expires)
 			VALUES ($1, $2, 0, 0, 0, -1, -1, 0) ON CONFLICT (namespace, id) DO UPDATE SET size = g.size
@@ -98,6 +113,7 @@ func newTexts(d sqlconn.Dialect) *texts {
 	sweep := func(table string) string {
 		return `WITH old AS MATERIALIZED (` + expired(table) + `) DELETE FROM ` + table + ` WHERE (namespace, id) IN (SELECT namespace, id FROM old)`
 	}
+	t.sweepCheckpoints = sweep("swarmiji_result_checkpoint")
 	t.sweepResults, t.sweepBegun, t.sweepGroups = sweep("swarmiji_result"), sweep("swarmiji_result_begun"), expired("swarmiji_result_group")
 	if d == sqlconn.Postgres {
 		t.forPostgres(now)
@@ -140,6 +156,9 @@ func (t *texts) forPostgres(now string) {
 	t.save = into + `VALUES ($1, $2, $3, $4, $5, $6, nullif($7, ''), pg_current_xact_id(), ` + now + ` + $8, $9)` + unless
 	t.saveAll = into + `SELECT $1, k.id, k.generation, k.deliveries, k.state, k.final, nullif(k.node, ''), pg_current_xact_id(), ` + now + ` + k.ttl, k.value
 		FROM ` + unnest(2, saveColumns) + ` ORDER BY k.id` + unless + ` RETURNING r.id`
+	t.saveAllDrop = `WITH saved AS (` + t.saveAll + `), dropped AS (
+			DELETE FROM swarmiji_result_checkpoint AS c USING saved WHERE c.namespace = $1 AND c.id = saved.id AND c.id = ANY($10::text[])
+		) SELECT id FROM saved`
 	t.here = `SELECT pg_current_snapshot()::text`
 	page := func(which string) string {
 		return `(SELECT xact, id, CASE WHEN length(value) <= $7 THEN value END AS value FROM swarmiji_result

@@ -11,7 +11,11 @@ import (
 
 // The privileges that the role of a caller's transaction needs on PostgreSQL.
 var (
-	saveRights   = []string{"SELECT swarmiji_result", "INSERT swarmiji_result", "UPDATE swarmiji_result"}
+	saveRights = []string{"SELECT swarmiji_result", "INSERT swarmiji_result", "UPDATE swarmiji_result"}
+	dropRights = []string{
+		"SELECT swarmiji_result", "INSERT swarmiji_result", "UPDATE swarmiji_result",
+		"SELECT swarmiji_result_checkpoint", "DELETE swarmiji_result_checkpoint",
+	}
 	gatherRights = []string{
 		"SELECT swarmiji_result_group", "INSERT swarmiji_result_group", "UPDATE swarmiji_result_group",
 		"SELECT swarmiji_result_member", "INSERT swarmiji_result_member", "DELETE swarmiji_result_member",
@@ -28,22 +32,34 @@ func (s *Store) CheckTx(ctx context.Context, t tx.Tx) error {
 // SaveTx implements [resultstore.TxSaver]: it stores r in t, and neither commits nor notifies the
 // submitter. If the same final record is stored already it changes nothing and returns nil. Returns
 // ErrStale if the stored record forbids r, and otherwise the errors of saveArgs and join. On
-// PostgreSQL the role of t needs SELECT, INSERT and UPDATE on swarmiji_result.
+// PostgreSQL the role of t needs SELECT, INSERT and UPDATE on swarmiji_result, and with
+// DropCheckpoints SELECT and DELETE on swarmiji_result_checkpoint.
 func (s *Store) SaveTx(ctx context.Context, t tx.Tx, r resultstore.Record) error {
 	_, args, err := s.saveArgs(ctx, &r)
 	if err != nil {
 		return err
 	}
-	return s.join(ctx, t, "save in a transaction", saveRights, func(ctx context.Context, j *sqlconn.Tx) error {
-		for {
+	rights := saveRights
+	if r.DropCheckpoints {
+		rights = dropRights
+	}
+	return s.join(ctx, t, "save in a transaction", rights, func(ctx context.Context, j *sqlconn.Tx) error {
+		for again := true; again; {
 			n, err := j.Exec(ctx, s.text.save, args...)
-			if err != nil || n > 0 {
+			if err != nil {
 				return err
 			}
-			if again, err := s.judgeIn(ctx, j, &r); err != nil || !again {
+			if n > 0 {
+				break
+			}
+			if again, err = s.judgeIn(ctx, j, &r); err != nil {
 				return err
 			}
 		}
+		if r.DropCheckpoints {
+			return s.dropCheckpoints(ctx, j, string(r.ID))
+		}
+		return nil
 	})
 }
 

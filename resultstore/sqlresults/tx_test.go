@@ -61,6 +61,23 @@ func TestTxRights(t *testing.T) {
 		t.Fatal(err)
 	}
 
+	dropping := resultstore.Record{ID: "task-2", Name: "add", State: task.StateSucceeded, DropCheckpoints: true}
+	own = begin()
+	if err := s.SaveTx(ctx, own.Tx, dropping); !errors.Is(err, sqlconn.ErrAccess) || !strings.Contains(err.Error(), `DELETE ON "public".swarmiji_result_checkpoint`) {
+		t.Errorf("SaveTx without the privileges for checkpoints: %v", err)
+	}
+	if err := own.Commit(); err != nil {
+		t.Fatal(err)
+	}
+	do("GRANT SELECT, DELETE ON swarmiji_result_checkpoint TO " + role)
+	own = begin()
+	if err := s.SaveTx(ctx, own.Tx, dropping); err != nil {
+		t.Errorf("SaveTx that drops checkpoints: %v", err)
+	}
+	if err := own.Commit(); err != nil {
+		t.Fatal(err)
+	}
+
 	do("GRANT SELECT, INSERT, UPDATE ON swarmiji_result_group TO " + role)
 	do("GRANT SELECT, INSERT, DELETE ON swarmiji_result_member TO " + role)
 	if _, err := s.Arrive(ctx, member); err != nil {
