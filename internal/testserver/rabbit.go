@@ -43,7 +43,7 @@ type Rabbit struct {
 	user      *url.Userinfo
 }
 
-// StartRabbit starts a node and waits until it accepts AMQP connections, some 4 seconds. The error
+// StartRabbit starts a node and waits until it accepts AMQP connections, some 2 seconds. The error
 // wraps [ErrMissing] if RabbitMQ is not installed.
 func StartRabbit(ctx context.Context, cfg RabbitConfig) (*Rabbit, error) {
 	var err error
@@ -76,7 +76,10 @@ func startRabbits(ctx context.Context, n int, cfg RabbitConfig) (nodes []*Rabbit
 			err = errors.Join(err, box.close())
 		}
 	}()
-	if err := os.WriteFile(filepath.Join(box.dir, ".erlang.cookie"), []byte(rand.Text()), 0o400); err != nil {
+	if err := errors.Join(
+		os.WriteFile(filepath.Join(box.dir, ".erlang.cookie"), []byte(rand.Text()), 0o400),
+		os.WriteFile(filepath.Join(box.dir, ".erlang"), []byte(erlangRC), 0o400),
+	); err != nil {
 		return nil, err
 	}
 	libraries := filepath.Join(box.dir, "libraries")
@@ -191,8 +194,6 @@ func (r *Rabbit) configure(cfg RabbitConfig, all []*Rabbit) error {
 		"log.file = false", // Log reads the console
 		"log.console = true",
 		"log.console.level = info",
-		// the cluster notices a paused node after seconds, not after a minute
-		"net_ticktime = 10",
 		"cluster_partition_handling = pause_minority", // has no effect on a single node
 	}
 	if t := cfg.TLS; t != nil {
@@ -225,17 +226,15 @@ func (r *Rabbit) env() []string {
 	return environment([]string{"RABBITMQ_", "ERL_", "NOTIFY_SOCKET"}, map[string]string{
 		"HOME":                 r.box.dir, // the directory of the cookie
 		"RABBITMQ_NODENAME":    r.name,
-		"RABBITMQ_DIST_PORT":   strconv.Itoa(r.distPort),
 		"RABBITMQ_MNESIA_BASE": filepath.Join(r.home, "mnesia"),
 		"RABBITMQ_LOG_BASE":    filepath.Join(r.home, "log"),
 		"RABBITMQ_PID_FILE":    filepath.Join(r.home, "pid"),
 		"RABBITMQ_CONFIG_FILE": filepath.Join(r.home, "rabbitmq.conf"),
 		"RABBITMQ_PLUGINS_DIR": r.libraries,
 		// a missing file, so that the machine's own is not read
-		"RABBITMQ_CONF_ENV_FILE":        filepath.Join(r.home, "none"),
-		"RABBITMQ_ENABLED_PLUGINS_FILE": filepath.Join(r.home, "plugins"),
-		// Two schedulers that do not spin while idle, because servers and tests share few cores.
-		"RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "+S 2:2 +sbwt none +sbwtdcpu none +sbwtdio none -kernel inet_dist_use_interface {127,0,0,1}",
+		"RABBITMQ_CONF_ENV_FILE":              filepath.Join(r.home, "none"),
+		"RABBITMQ_ENABLED_PLUGINS_FILE":       filepath.Join(r.home, "plugins"),
+		"RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": r.erlangArgs(),
 		// any port, so that tools of several tests do not compete for eleven ports
 		"RABBITMQ_CTL_DIST_PORT_MIN": "0",
 		"RABBITMQ_CTL_DIST_PORT_MAX": "0",
@@ -244,6 +243,18 @@ func (r *Rabbit) env() []string {
 		// The start script becomes the server instead of waiting for it in a shell.
 		"RUNNING_UNDER_SYSTEMD": "true",
 	})
+}
+
+// erlangArgs returns the arguments of the Erlang runtime:
+//
+//   - Two schedulers that do not spin while idle, because servers and tests share few cores.
+//   - The runtime begins with its node name. RabbitMQ would start another runtime first, only to
+//     have a port mapper.
+//   - A node of a cluster notices a paused node after seconds, not after a minute.
+func (r *Rabbit) erlangArgs() string {
+	return fmt.Sprintf("+S 2:2 +sbwt none +sbwtdcpu none +sbwtdio none -start_epmd false -sname %s "+
+		"-kernel inet_dist_use_interface {127,0,0,1} inet_dist_listen_min %d inet_dist_listen_max %[2]d net_ticktime 10",
+		r.name, r.distPort)
 }
 
 // run starts the node's process. It does not wait until the node answers.
