@@ -112,7 +112,8 @@ type Broker interface {
 // SubscribeOptions tune a subscription. The zero value is usable.
 type SubscribeOptions struct {
 	// Prefetch limits the number of unsettled messages that the subscription holds, whether or not
-	// Receive has returned them. 0: no limit.
+	// Receive has returned them. 0: no limit. An adapter with lanes may hold up to four times as many
+	// of a fair queue.
 	Prefetch int
 	// Lease is the time without a renewal after which the broker delivers a message again, on brokers
 	// that have leases. The adapter renews the lease. Default: the adapter's, 30 s.

@@ -110,6 +110,7 @@ type Queue struct {
 	//     before its task started stands first in its key, and its turn is refunded.
 	//   - A delayed message takes a turn of its key when it is due.
 	//
+	// An adapter with lanes approximates this: weights and the order within a key hold roughly only.
 	// A broker that cannot do this returns [ErrUnsupported], and the error names the queue.
 	Fair bool
 }

@@ -180,7 +180,7 @@ func diffMessage(want, got *broker.Message) string {
 		n := *m
 		n.Expires = n.Expires.UTC().Truncate(time.Millisecond)
 		n.Headers = maps.Clone(n.Headers)
-		delete(n.Headers, "swj-lane") // of an adapter with lanes
+		delete(n.Headers, "swj-lane") // of an adapter with lanes, for its retries
 		if len(n.Headers) == 0 {
 			n.Headers = nil
 		}

@@ -96,7 +96,7 @@ func turnCases() []testCase {
 				w.publishAll(b, q, slices.Concat(series("a", 0, 12), series("b", 0, 12)))
 				for _, key := range []string{"a", "b"} {
 					for i := range 12 {
-						m := keyed(fmt.Sprintf("urgent %s-%d", key, i), key, 0)
+						m := keyed(fmt.Sprintf("urgent-%s-%d", key, i), key, 0)
 						m.Priority = 5
 						w.publish(b, q, m)
 					}
@@ -210,7 +210,7 @@ func turnCases() []testCase {
 				b := w.Open()
 				q := w.fairQueue(b, "again")
 				w.publish(b, q, keyed("again", "b", 0))
-				s := w.subscribe(w.Open(), q, 1)
+				s := w.subscribe(b, q, 1) // a Broker retries its own deliveries
 				d := w.receive(s)
 				w.closeSub(s)
 				w.publishAll(b, q, series("a", 0, 40))
@@ -288,7 +288,7 @@ func noKeyIsLeft(w *world) {
 		w.publishAt(b, q, keyed("delayed", "of a delay", 3), time.Now().Add(50*time.Millisecond))
 		left++
 	}
-	s := w.subscribe(w.Open(), q, 4)
+	s := w.subscribe(b, q, 4)
 	released, retried := map[string]bool{}, map[string]bool{}
 	for i := 0; left > 0; i++ {
 		d := w.receive(s)

@@ -81,22 +81,16 @@ const (
 	headerWeight = "swj-weight" // int64
 )
 
-// allHeaders returns the headers of m with its Key and Weight. Headers of m with these names are
-// left out.
-func allHeaders(m *broker.Message) map[string]any {
-	if m.Key == "" && m.Weight == 0 {
+// foreignHeaders returns the headers of m without those that hold a Key and a Weight.
+func foreignHeaders(m *broker.Message) map[string]any {
+	_, key := m.Headers[headerKey]
+	_, weight := m.Headers[headerWeight]
+	if !key && !weight {
 		return m.Headers
 	}
-	h := make(map[string]any, len(m.Headers)+2)
-	maps.Copy(h, m.Headers)
+	h := maps.Clone(m.Headers)
 	delete(h, headerKey)
 	delete(h, headerWeight)
-	if m.Key != "" {
-		h[headerKey] = m.Key
-	}
-	if m.Weight != 0 {
-		h[headerWeight] = int64(m.Weight)
-	}
 	return h
 }
 
@@ -117,9 +111,25 @@ func AppendExtras(v []byte, m *broker.Message) ([]byte, error) {
 
 // appendMaps appends the headers, Key, Weight and properties of m to v, as two msgpack maps,
 // also if they are empty, and without a limit. Its errors are those of AppendExtras.
+//
+// Key and Weight are the first headers, in this order. So a script of a server can read them
+// without decoding the map.
 func appendMaps(v []byte, m *broker.Message) ([]byte, error) {
-	headers := allHeaders(m)
-	v = rawmsgpack.AppendMapLen(v, len(headers))
+	headers := foreignHeaders(m)
+	own := 0
+	if m.Key != "" {
+		own++
+	}
+	if m.Weight != 0 {
+		own++
+	}
+	v = rawmsgpack.AppendMapLen(v, len(headers)+own)
+	if m.Key != "" {
+		v = rawmsgpack.AppendText(rawmsgpack.AppendText(v, headerKey), m.Key)
+	}
+	if m.Weight != 0 {
+		v = rawmsgpack.AppendInt(rawmsgpack.AppendText(v, headerWeight), int64(m.Weight))
+	}
 	for _, k := range sortedKeys(headers) {
 		if !utf8.ValidString(k) {
 			return nil, fmt.Errorf("%w: the name of header %.40q is not UTF-8", broker.ErrMalformed, k)

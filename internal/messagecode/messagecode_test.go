@@ -31,6 +31,14 @@ func TestExtrasHoldKeyAndWeight(t *testing.T) {
 	}
 }
 
+// TestKeyAndWeightComeFirst shows the place at which scripts of servers read them.
+func TestKeyAndWeightComeFirst(t *testing.T) {
+	data, err := messagecode.AppendExtras(nil, &broker.Message{Key: "k", Weight: 5, Headers: map[string]any{"a": "b"}})
+	if want := "\x83\xa7swj-key\xa1k\xaaswj-weight\x05\xa1a\xa1b\x80"; err != nil || string(data) != want {
+		t.Errorf("the extras are %q, %v; want %q", data, err, want)
+	}
+}
+
 func TestReservedHeadersAreNotSent(t *testing.T) {
 	data, err := messagecode.AppendExtras(nil, &broker.Message{Key: "k", Headers: map[string]any{"swj-weight": int64(7), "swj-key": true, "a": "b"}})
 	if err != nil {
