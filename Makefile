@@ -45,8 +45,8 @@ TEST_ENV := $(if $(TEST_DIR),mkdir -p -m 1777 $(TEST_DIR) && TMPDIR=$(TEST_DIR) 
 # them.
 TEST_LINK := "-ldflags=-s -w"
 
-# The compiler and the linker take a fifth less processor time if they collect no garbage. The limit is for the largest packages.
-COMPILER := -toolexec="env GOGC=off GOMEMLIMIT=1500MiB"
+# The compiler and the linker without garbage collection, vet without facts about other modules.
+TOOLS := -toolexec=$(CURDIR)/scripts/tool.sh
 
 # A program with the race detector sleeps for a second before it ends, each test's and each process of theirs, so that other threads may
 # finish their reports.
@@ -63,11 +63,11 @@ help: ## list the targets
 .PHONY: setup
 setup: ## install what the tests need and the machine lacks (Debian, as root)
 	@./scripts/setup.sh
-	@$(TEST_ENV) go build $(COMPILER) -o /dev/null ./internal/testserver/natsd # else the first test would wait for the compiler
+	@$(TEST_ENV) go build $(TOOLS) -o /dev/null ./internal/testserver/natsd # else the first test would wait for the compiler
 
 .PHONY: test
 test: setup ## run all tests with the race detector against real servers (20 to 40 minutes on 2 cores, by the machine)
-	$(TEST_ENV) SWARMIJI_REQUIRE_SERVERS=1 go test -race $(COMPILER) $(TEST_LINK) -p $(TEST_PARALLEL) -timeout $(TEST_TIMEOUT) $(TESTFLAGS) $(if $(filter ./...,$(PKGS)),$(TEST_FIRST)) $(PKGS)
+	$(TEST_ENV) SWARMIJI_REQUIRE_SERVERS=1 go test -race $(TOOLS) $(TEST_LINK) -p $(TEST_PARALLEL) -timeout $(TEST_TIMEOUT) $(TESTFLAGS) $(if $(filter ./...,$(PKGS)),$(TEST_FIRST)) $(PKGS)
 
 .PHONY: unit
 unit: ## run the tests that this machine can run; those without their server are skipped
@@ -92,7 +92,7 @@ fmt-check: $(GOFUMPT) ## list files that are not formatted, and fail if there ar
 
 .PHONY: vet
 vet: ## run go vet, on packages compiled as the tests are
-	$(TEST_ENV) GOGC=off GOMEMLIMIT=1500MiB go vet -race -vettool=$(CURDIR)/scripts/vettool.sh $(PKGS)
+	$(TEST_ENV) go vet -race $(TOOLS) $(PKGS)
 
 .PHONY: fuzz
 fuzz: ## run each fuzz target for FUZZTIME (30s)

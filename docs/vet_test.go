@@ -50,7 +50,7 @@ func TestVet(t *testing.T) {
 			}
 		}
 	}
-	args := append([]string{"vet", "-vettool=" + filepath.Join(module, "scripts", "vettool.sh")}, raced.Flags()...)
+	args := append([]string{"vet", "-toolexec=" + filepath.Join(module, "scripts", "tool.sh")}, raced.Flags()...)
 	cmd := exec.CommandContext(t.Context(), "go", append(args, "./...")...)
 	cmd.Dir, cmd.Env = dir, append(os.Environ(), "GOWORK="+filepath.Join(dir, "go.work"))
 	if out, err := cmd.CombinedOutput(); err != nil {
