@@ -90,8 +90,8 @@ func TestCheckpointsOfARevokedTask(t *testing.T) {
 	})
 }
 
-// TestCheckpointsOfARetriedWorkflow shows that Retry of a workflow finds the checkpoints of the step
-// that failed.
+// TestCheckpointsOfARetriedWorkflow shows that Retry of a workflow finds the checkpoints of the
+// step that failed.
 func TestCheckpointsOfARetriedWorkflow(t *testing.T) {
 	var runs int
 	checkpointTable(t, nil, func(ctx context.Context, attempt int) (string, error) {
@@ -123,8 +123,8 @@ func TestCheckpointsOfARetriedWorkflow(t *testing.T) {
 	})
 }
 
-// TestCheckpointsInATransaction shows that a transaction with SettleTx deletes the checkpoints if and
-// only if it is committed.
+// TestCheckpointsInATransaction shows that a transaction with SettleTx deletes the checkpoints if
+// and only if it is committed.
 func TestCheckpointsInATransaction(t *testing.T) {
 	s := newTxSwarm(t, "sqlite://"+filepath.Join(t.TempDir(), "app.db"), nil)
 	var runs, attempts int

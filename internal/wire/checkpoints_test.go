@@ -14,8 +14,8 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// goldenCheckpoints are checkpoints as version 1 writes them. They never change: stores keep them for
-// weeks.
+// goldenCheckpoints are checkpoints as version 1 writes them. They never change: stores keep them
+// for weeks.
 const goldenCheckpoints = "95" + "01" + "ce00100000" + "03" + "93" + "a161" + "a0" + "c400" + "93" + "a6636861726765" + "aa746578742f706c61696e" + "c40137"
 
 // TestGoldenCheckpoints shows that the stored form does not change.
@@ -52,8 +52,8 @@ func TestMalformedCheckpoints(t *testing.T) {
 	}
 }
 
-// TestSealedCheckpoints shows that a seal is bound to the task and to the name, and that a result is
-// no checkpoint.
+// TestSealedCheckpoints shows that a seal is bound to the task and to the name, and that a result
+// is not a checkpoint.
 func TestSealedCheckpoints(t *testing.T) {
 	c, err := New(serializer.Wire{Sealer: sealer(t, key("k", false))})
 	if err != nil {
