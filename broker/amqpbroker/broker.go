@@ -13,6 +13,7 @@ import (
 
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/internal/amqpconn"
+	"github.com/swarmiji/swarmiji/internal/lanes"
 	"github.com/swarmiji/swarmiji/internal/naming"
 )
 
@@ -31,7 +32,8 @@ type Broker struct {
 	// channel and fails all publishes in progress on it.
 	delayed *amqpconn.Publisher
 
-	queues sync.Map // name -> *levels, of declared queues that have levels
+	queues sync.Map // name -> *levels, of known queues that have levels or are fair
+	lanes  lanes.Counter
 	// bound maps an AMQP queue to the number of the connection con on which it was bound to the delay
 	// exchanges.
 	bound  sync.Map
@@ -63,6 +65,7 @@ var (
 	_ broker.Delayer        = (*Broker)(nil)
 	_ broker.BatchPublisher = (*Broker)(nil)
 	_ broker.Declarer       = (*Broker)(nil)
+	_ broker.Describer      = (*Broker)(nil)
 	_ broker.Inspector      = (*Broker)(nil)
 	_ broker.Auditor        = (*Broker)(nil)
 	_ broker.Locator        = (*Broker)(nil)
@@ -104,28 +107,22 @@ func New(cfg Config) (*Broker, error) {
 	return b, nil
 }
 
-// route returns the name of the AMQP queue for a message of the given priority: that of the first
-// level whose bound is at least priority, otherwise of the last. If the queue's levels are not
-// known to this process, the name is that of the plain queue. Returns ErrMalformed if the queue
-// name is not valid. It sends nothing.
+// route returns the name of the AMQP queue for a message of the given priority, in lane 0 if the
+// queue is fair. If the queue's levels are not known to this process, the name is that of the plain
+// queue. Returns ErrMalformed if the queue name is not valid. It sends nothing.
 func (b *Broker) route(queue string, priority int) (string, error) {
 	if !naming.ValidName(queue) {
 		return "", fmt.Errorf("%w: queue name %.140q", broker.ErrMalformed, queue)
 	}
 	if v, ok := b.queues.Load(queue); ok {
 		l := v.(*levels)
-		for i, bound := range l.bounds {
-			if priority <= bound {
-				return l.queues[i], nil
-			}
-		}
-		return l.queues[len(l.queues)-1], nil
+		return l.queues[l.level(priority)*l.width()], nil
 	}
 	return b.names.work(queue), nil
 }
 
-// amqpQueues returns the names of all AMQP queues of a queue, one for each known priority level,
-// the most urgent first. It sends nothing.
+// amqpQueues returns the names of all AMQP queues of a queue, for all known priority levels and
+// their lanes, the most urgent first. It sends nothing.
 func (b *Broker) amqpQueues(queue string) []string {
 	if v, ok := b.queues.Load(queue); ok {
 		return v.(*levels).queues
@@ -158,14 +155,25 @@ func (b *Broker) Publish(ctx context.Context, queue string, m *broker.Message) e
 	return nil
 }
 
-// encodeAndRoute fills p with m and returns the name of the AMQP queue for its priority. It sends
-// nothing. Returns ErrMalformed or ErrTooLarge if m cannot be sent, ErrMalformed if the queue name
-// is not valid.
+// encodeAndRoute fills p with m and returns the name of the AMQP queue for its priority and, if the
+// queue is fair, its lane. It counts m as a submission of its key. It sends nothing. Returns
+// ErrMalformed or ErrTooLarge if m cannot be sent, ErrMalformed if the queue name is not valid.
 func (b *Broker) encodeAndRoute(p *amqp.Publishing, queue string, m *broker.Message) (key string, err error) {
 	if err := b.encode(p, m); err != nil {
 		return "", err
 	}
-	return b.route(queue, m.Priority)
+	v, ok := b.queues.Load(queue)
+	if !ok {
+		return b.route(queue, m.Priority)
+	}
+	l := v.(*levels) //nolint:forcetypeassert // nothing else is in it
+	first := l.level(m.Priority) * l.width()
+	if !l.fair {
+		return l.queues[first], nil
+	}
+	lane := b.lanes.Choose(l.queues[first], m)
+	setLane(p, lane)
+	return l.queues[first+lane], nil
 }
 
 // PublishAt implements [broker.Delayer]. It publishes m so that it reaches the queue at the time

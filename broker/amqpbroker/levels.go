@@ -14,15 +14,16 @@ import (
 
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/internal/amqpconn"
+	"github.com/swarmiji/swarmiji/internal/lanes"
 	"github.com/swarmiji/swarmiji/internal/wake"
 )
 
-// Every process must know the priority levels of a queue, and AMQP does not show a client how a
-// queue was declared. So the first process that declares levels writes them into a small stream
-// beside the queue. Every process can read this log from its beginning, and its first entry is
-// valid for ever.
+// Every process must know the priority levels of a queue and whether it is fair, and AMQP does not
+// show a client how a queue was declared. So the first process that declares them writes them into
+// a small stream beside the queue. Every process can read this log from its beginning, and its
+// first entry is valid for ever.
 //
-// A queue without a stream has one level. A stream without an entry decides nothing: it may be
+// A queue without a stream has one level and is not fair. A stream without an entry decides nothing: it may be
 // slow, or its creator may be about to write or may have died. A process that declares the queue
 // then writes an entry. If another entry comes first, that one is valid.
 
@@ -34,17 +35,39 @@ var (
 	errNoReader = fmt.Errorf("%w: reading the queue's priority levels was interrupted", broker.ErrUnavailable)
 )
 
-// levels holds the AMQP queues of a queue with priority levels, in ascending order of their bounds.
+// levels holds the AMQP queues of a queue with priority levels, in ascending order of their bounds,
+// or of a fair queue.
 type levels struct {
 	bounds []int
-	queues []string
+	fair   bool
+	queues []string // level by level; of a fair queue lanes.Count for each level
 }
 
-// newLevels returns the AMQP queue names of a queue with the given bounds. The level of the
-// default priority, or the last if all bounds are lower, has the plain queue's name. So a process
-// that does not know the levels publishes into the middle.
-func (b *Broker) newLevels(queue string, bounds []int) *levels {
-	l := &levels{bounds: bounds}
+// width returns the number of AMQP queues of each level.
+func (l *levels) width() int {
+	if l.fair {
+		return lanes.Count
+	}
+	return 1
+}
+
+// level returns the index of the level for a priority: the first one whose bound is at least
+// priority, otherwise the last.
+func (l *levels) level(priority int) int {
+	for i, bound := range l.bounds {
+		if priority <= bound {
+			return i
+		}
+	}
+	return len(l.bounds) - 1
+}
+
+// newLevels returns the AMQP queue names of a queue with the given bounds, at least one. The level
+// of the default priority, or the last if all bounds are lower, has the plain queue's name. So a
+// process that does not know the levels publishes into the middle. Lane 0 of a fair queue has the
+// name of its level.
+func (b *Broker) newLevels(queue string, bounds []int, fair bool) *levels {
+	l := &levels{bounds: bounds, fair: fair}
 	middle := len(bounds) - 1
 	for i, bound := range bounds {
 		if bound >= defaultPriority {
@@ -53,110 +76,183 @@ func (b *Broker) newLevels(queue string, bounds []int) *levels {
 		}
 	}
 	for i, bound := range bounds {
-		if i == middle {
-			l.queues = append(l.queues, b.names.work(queue))
-		} else {
-			l.queues = append(l.queues, b.names.level(queue, bound))
+		name := b.names.work(queue)
+		if i != middle {
+			name = b.names.level(queue, bound)
+		}
+		l.queues = append(l.queues, name)
+		for lane := 1; lane < l.width(); lane++ {
+			l.queues = append(l.queues, b.names.lane(name, lane))
 		}
 	}
 	return l
 }
 
 // loadLevels reads the levels of a queue from the server and stores them in b.queues. It does
-// nothing if b.queues holds them. A queue with one level is not stored. It waits for the server.
-// Returns the errors of readLevels: one that wraps errNoLevels if the stream exists but holds no
-// entry.
+// nothing if b.queues holds them. A queue with one level that is not fair is not stored. It waits
+// for the server. Returns the errors of readLevels: one that wraps errNoLevels if the stream exists
+// but holds no entry.
 func (b *Broker) loadLevels(ctx context.Context, queue string) error {
 	if _, ok := b.queues.Load(queue); ok {
 		return nil
 	}
-	bounds, err := b.readLevels(ctx, queue)
-	if err == nil && len(bounds) > 1 {
-		b.queues.Store(queue, b.newLevels(queue, bounds))
+	bounds, fair, err := b.readLevels(ctx, queue)
+	if err == nil && (len(bounds) > 1 || fair) {
+		b.queues.Store(queue, b.newLevels(queue, bounds, fair))
 	}
 	return err
 }
 
-// declareLevels decides the priority levels of a queue and stores them in b.queues. It may wait up
-// to levelsWait for the first entry of the queue's stream.
+// declareLevels decides the priority levels and the fairness of a queue and stores them in
+// b.queues. It may wait up to levelsWait for the first entry of the queue's stream.
 //
-//   - The stream holds an entry: those levels are valid.
-//   - The queue exists without a stream: it has one level.
-//   - Neither exists: it writes want as an entry. A queue with one level needs no entry.
+//   - The stream holds an entry: that is valid.
+//   - The queue exists without a stream: it has one level and is not fair.
+//   - Neither exists: it writes want as an entry. A queue with one level that is not fair needs no
+//     entry.
 //   - The stream exists without an entry: it writes want. It writes one level if the queue exists
-//     or want has fewer than two.
+//     or want is such a queue.
 //
-// If another process has written an entry first, the levels of that one are valid. If the valid
-// levels differ from want, it logs a warning, once. Returns the server's errors; then b.queues is
-// unchanged, although an entry may have been written.
-func (b *Broker) declareLevels(ctx context.Context, queue string, want []int) error {
+// If another process has written an entry first, that one is valid. If the valid one differs from
+// want, it logs a warning, once. Returns the server's errors; then b.queues is unchanged, although
+// an entry may have been written.
+func (b *Broker) declareLevels(ctx context.Context, want broker.Queue) error {
+	queue := want.Name
 	err := b.loadLevels(ctx, queue)
 	unwritten := errors.Is(err, errNoLevels)
 	if err != nil && !unwritten {
 		return err
 	}
-	if v, ok := b.queues.Load(queue); ok {
-		if have := v.(*levels).bounds; len(want) > 0 && !slices.Equal(have, want) {
-			b.warnLevels(ctx, queue, want, have)
-		}
+	if _, ok := b.queues.Load(queue); ok {
+		b.warnLevels(ctx, want)
 		return nil
 	}
-	if len(want) < 2 && !unwritten { // a queue with one level needs no stream
+	plain := len(want.Levels) < 2 && !want.Fair
+	if plain && !unwritten { // it needs no stream
 		return nil
 	}
 	entry := want
 	switch _, err := b.countReady(ctx, []string{b.names.work(queue)}); {
 	case err == nil && !unwritten:
-		b.warnLevels(ctx, queue, want, nil)
+		b.warnLevels(ctx, want)
 		return nil
-	case err == nil || amqpconn.IsNotFound(err) && len(want) < 2:
-		entry = []int{defaultPriority} // one level
+	case err == nil || amqpconn.IsNotFound(err) && plain:
+		entry = broker.Queue{Name: queue}
 	case !amqpconn.IsNotFound(err):
 		return err
 	}
-	if err := b.writeLevels(ctx, queue, entry); err != nil {
+	if err := b.writeLevels(ctx, entry); err != nil {
 		return err
 	}
 	if err := b.loadLevels(ctx, queue); err != nil { // the entry of another process may be first
 		return err
 	}
-	if _, ok := b.queues.Load(queue); !ok && len(want) > 1 {
-		b.warnLevels(ctx, queue, want, nil)
-	}
+	b.warnLevels(ctx, want)
 	return nil
 }
 
-// writeLevels declares the stream of a queue's levels, appends an entry with bounds, separated by
-// commas, and waits for the confirmation. It does not check whether another entry is first. Returns
-// the error of the declaration or of the publish; after ErrIndeterminate the entry may be stored.
-func (b *Broker) writeLevels(ctx context.Context, queue string, bounds []int) error {
-	stream := b.names.levels(queue)
-	if err := b.retry(ctx, func(sess *amqpconn.Session) error {
-		return b.declareOne(ctx, sess, stream, amqp.Table{"x-queue-type": "stream"})
-	}); err != nil {
-		return err
+// fairEntry is the beginning of an entry of a fair queue. Versions without fair queues refuse such
+// an entry, so that none of them consumes only a part of the queue.
+const fairEntry = "fair;"
+
+// entryOf returns the entry with the levels and the fairness of q: the bounds, separated by commas,
+// after fairEntry if q is fair. A queue without levels has the bound of the default priority.
+func entryOf(q broker.Queue) string {
+	bounds := q.Levels
+	if len(bounds) < 2 {
+		bounds = []int{defaultPriority}
 	}
 	var text []string
 	for _, bound := range bounds {
 		text = append(text, strconv.Itoa(bound))
 	}
-	return b.direct.Publish(ctx, "", stream, &amqp.Publishing{DeliveryMode: amqp.Persistent, Body: []byte(strings.Join(text, ","))})
+	entry := strings.Join(text, ",")
+	if q.Fair {
+		entry = fairEntry + entry
+	}
+	return entry
 }
 
-// warnLevels logs once per queue that the queue exists with the priority levels have, not want. A
-// nil have means one level.
-func (b *Broker) warnLevels(ctx context.Context, queue string, want, have []int) {
-	if _, known := b.warned.LoadOrStore(b.names.levels(queue), struct{}{}); !known {
-		b.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "amqp: the queue exists with other priority levels and is used as it is; to create it again, delete it and its levels queue when it is empty",
-			slog.String("queue", queue), slog.Any("wanted", want), slog.Any("existing", have))
+// parseEntry returns the bounds and the fairness in an entry. It returns false if the entry is not
+// a list of ascending numbers, after fairEntry or not.
+func parseEntry(entry string) (bounds []int, fair, ok bool) {
+	entry, fair = strings.CutPrefix(entry, fairEntry)
+	for s := range strings.SplitSeq(entry, ",") {
+		n, err := strconv.Atoi(s)
+		if err != nil || len(bounds) > 0 && n <= bounds[len(bounds)-1] {
+			return nil, false, false
+		}
+		bounds = append(bounds, n)
+	}
+	return bounds, fair, true
+}
+
+// writeLevels declares the stream of a queue's levels, appends the entry of q, and waits for the
+// confirmation. It does not check whether another entry is first. Returns the error of the
+// declaration or of the publish; after ErrIndeterminate the entry may be stored.
+func (b *Broker) writeLevels(ctx context.Context, q broker.Queue) error {
+	stream := b.names.levels(q.Name)
+	if err := b.retry(ctx, func(sess *amqpconn.Session) error {
+		return b.declareOne(ctx, sess, stream, amqp.Table{"x-queue-type": "stream"})
+	}); err != nil {
+		return err
+	}
+	return b.direct.Publish(ctx, "", stream, &amqp.Publishing{DeliveryMode: amqp.Persistent, Body: []byte(entryOf(q))})
+}
+
+// warnLevels logs once per queue that the queue exists with other priority levels or another
+// fairness than want. It does nothing if want names neither levels nor Fair.
+func (b *Broker) warnLevels(ctx context.Context, want broker.Queue) {
+	if len(want.Levels) == 0 && !want.Fair {
+		return
+	}
+	have := b.known(want.Name)
+	if entryOf(have) == entryOf(want) {
+		return
+	}
+	if _, known := b.warned.LoadOrStore(b.names.levels(want.Name), struct{}{}); !known {
+		b.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "amqp: the queue exists with other priority levels or another fairness and is used as it is; to create it again, delete it and its levels queue when it is empty",
+			slog.String("queue", want.Name), slog.Any("wanted", want.Levels), slog.Any("existing", have.Levels),
+			slog.Bool("wanted_fair", want.Fair), slog.Bool("existing_fair", have.Fair))
 	}
 }
 
-// readLevels returns the bounds in the first entry of a queue's stream, nil if the stream does not
-// exist. It waits for the server, and up to levelsWait for the entry. If the reading is
-// interrupted, it begins again after pollPause. Returns errNoLevels if the stream holds no entry by
-// then, ErrMalformed if the entry is not a list of ascending numbers.
-func (b *Broker) readLevels(ctx context.Context, queue string) (bounds []int, err error) {
+// known returns a queue with the levels and the fairness in b.queues. A queue that is not there has
+// one level and is not fair.
+func (b *Broker) known(queue string) broker.Queue {
+	q := broker.Queue{Name: queue}
+	if v, ok := b.queues.Load(queue); ok {
+		l := v.(*levels) //nolint:forcetypeassert // nothing else is in it
+		q.Fair = l.fair
+		if len(l.bounds) > 1 {
+			q.Levels = slices.Clone(l.bounds)
+		}
+	}
+	return q
+}
+
+// Describe implements [broker.Describer]. It waits for the server. Returns ErrNoQueue if the queue
+// does not exist, ErrMalformed for a name that is not valid, and ErrUnavailable if its levels cannot
+// be read.
+func (b *Broker) Describe(ctx context.Context, queue string) (broker.Queue, error) {
+	_, err := b.route(queue, defaultPriority)
+	if err == nil {
+		err = b.loadLevelsCached(ctx, queue)
+	}
+	if err == nil {
+		_, err = b.countReadyInQueue(ctx, queue)
+	}
+	if err != nil {
+		return broker.Queue{}, wrap(err, "describe", queue)
+	}
+	return b.known(queue), nil
+}
+
+// readLevels returns the bounds and the fairness in the first entry of a queue's stream, nil and
+// false if the stream does not exist. It waits for the server, and up to levelsWait for the entry.
+// If the reading is interrupted, it begins again after pollPause. Returns errNoLevels if the stream
+// holds no entry by then, ErrMalformed if parseEntry cannot read it.
+func (b *Broker) readLevels(ctx context.Context, queue string) (bounds []int, fair bool, err error) {
 	name := b.names.levels(queue)
 	var body []byte
 	err = b.retry(ctx, func(sess *amqpconn.Session) error {
@@ -173,19 +269,16 @@ func (b *Broker) readLevels(ctx context.Context, queue string) (bounds []int, er
 		}
 	})
 	if amqpconn.IsNotFound(err) {
-		return nil, nil
+		return nil, false, nil
 	}
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	for s := range strings.SplitSeq(string(body), ",") {
-		n, err := strconv.Atoi(s)
-		if err != nil || len(bounds) > 0 && n <= bounds[len(bounds)-1] {
-			return nil, fmt.Errorf("%w: the levels in %s are %.80q", broker.ErrMalformed, name, body)
-		}
-		bounds = append(bounds, n)
+	bounds, fair, ok := parseEntry(string(body))
+	if !ok {
+		return nil, false, fmt.Errorf("%w: the levels in %s are %.80q", broker.ErrMalformed, name, body)
 	}
-	return bounds, nil
+	return bounds, fair, nil
 }
 
 // firstEntry consumes the stream on ch, waits up to levelsWait for its first entry and sends that

@@ -10,11 +10,12 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/internal/lanes"
 	"github.com/swarmiji/swarmiji/internal/messagecode"
 )
 
-// The headers of the adapter. A message with generation 0, priority 100, no key, no weight and no
-// expiry carries no such header.
+// The headers of the adapter, and lanes.Header. A message with generation 0, priority 100, no key,
+// no weight, lane 0 and no expiry carries no such header.
 const (
 	headerGeneration = "swj-gen"      // int64
 	headerPriority   = "swj-prio"     // int64
@@ -115,7 +116,7 @@ func encodeHeaders(p *amqp.Publishing, m *broker.Message) error {
 	return nil
 }
 
-// encodeOwn adds the adapter's headers for generation, priority, key, weight and expiry to
+// encodeOwn adds the adapter's headers for generation, priority, key, weight, lane and expiry to
 // p.Headers, where they differ from the defaults. p.Headers must not be nil.
 func encodeOwn(p *amqp.Publishing, m *broker.Message) {
 	if m.Generation != 0 {
@@ -133,6 +134,18 @@ func encodeOwn(p *amqp.Publishing, m *broker.Message) {
 	if !m.Expires.IsZero() {
 		p.Headers[headerExpires] = m.Expires.UnixMilli()
 	}
+	setLane(p, lanes.Of(m))
+}
+
+// setLane sets the header for the lane in p. It does nothing for lane 0.
+func setLane(p *amqp.Publishing, lane int) {
+	if lane == 0 {
+		return
+	}
+	if p.Headers == nil {
+		p.Headers = make(amqp.Table, 1)
+	}
+	p.Headers[lanes.Header] = int64(lane)
 }
 
 // reroutes reports whether the server reads the header as a list of further target queues.
@@ -216,6 +229,10 @@ func decode(m *broker.Message, d *amqp.Delivery) {
 		case k == headerWeight:
 			if n, ok := integer(v); ok {
 				messagecode.SetKey(m, m.Key, n)
+			}
+		case k == lanes.Header:
+			if n, ok := integer(v); ok {
+				lanes.Set(m, n)
 			}
 		case k == headerExpires:
 			if n, ok := integer(v); ok {

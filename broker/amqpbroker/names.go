@@ -20,10 +20,13 @@ func (n names) level(queue string, bound int) string {
 	return n.prefix + "q." + queue + ":p" + strconv.Itoa(bound)
 }
 
+// lane returns the name of the AMQP queue of a lane, 1 to 3, of the level in amqpQueue.
+func (n names) lane(amqpQueue string, lane int) string { return amqpQueue + ":f" + strconv.Itoa(lane) }
+
 // dead returns the name of the AMQP queue that holds a queue's dead letters.
 func (n names) dead(queue string) string { return n.prefix + "dead." + queue }
 
-// levels returns the name of the stream that holds the priority levels of a queue.
+// levels returns the name of the stream that holds the priority levels and the fairness of a queue.
 func (n names) levels(queue string) string {
 	return n.prefix + "levels." + queue
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
-	"slices"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -72,13 +71,13 @@ func (b *Broker) workArgs(queue string) amqp.Table {
 }
 
 // Declare implements [broker.Declarer]. It creates the queues that do not exist, and waits for the
-// server. A queue with more than one level becomes one AMQP queue per level. It stops at the first
-// error; the queues before it exist then. Returns ErrMalformed for a name that is not valid or
-// levels that do not ascend.
+// server. A queue with more than one level becomes one AMQP queue per level, and four per level if
+// it is fair. It stops at the first error; the queues before it exist then. Returns ErrMalformed
+// for a name that is not valid or levels that do not ascend.
 //
-// The levels of the first declaration are valid for ever. Every process that declares, subscribes
-// or inspects uses them. A process that only publishes must declare the queue too, to use the
-// levels; it need not name them.
+// The levels and the fairness of the first declaration are valid for ever. Every process that
+// declares, subscribes or inspects uses them. A process that only publishes must declare the queue
+// too, to use them; it need not name them.
 func (b *Broker) Declare(ctx context.Context, qs ...broker.Queue) error {
 	for _, q := range qs {
 		if err := b.declare(ctx, q); err != nil {
@@ -88,7 +87,7 @@ func (b *Broker) Declare(ctx context.Context, qs ...broker.Queue) error {
 	return nil
 }
 
-// declare creates the AMQP queues of q that do not exist, one for each level, with all that
+// declare creates the AMQP queues of q that do not exist, one for each level or lane, with all that
 // declareWork lists. Before that it stores the levels in b.queues and on the server
 // (declareLevels). If the queue exists with other levels or arguments, it uses the existing ones
 // and logs the difference once.
@@ -99,15 +98,12 @@ func (b *Broker) declare(ctx context.Context, q broker.Queue) error {
 	if !naming.ValidName(q.Name) {
 		return fmt.Errorf("%w: queue name", broker.ErrMalformed)
 	}
-	if err := broker.RefuseFair(q); err != nil {
-		return err
-	}
 	for i, bound := range q.Levels {
 		if i > 0 && bound <= q.Levels[i-1] {
 			return fmt.Errorf("%w: levels %v do not ascend", broker.ErrMalformed, q.Levels)
 		}
 	}
-	if err := b.declareLevels(ctx, q.Name, slices.Clone(q.Levels)); err != nil {
+	if err := b.declareLevels(ctx, q); err != nil {
 		return err
 	}
 	for _, name := range b.amqpQueues(q.Name) {

@@ -270,6 +270,12 @@ var layers = []rule{
 	},
 	{
 		"L2",
+		[]string{"internal/lanes"},
+		[]string{"broker"},
+		"adapters whose servers cannot hold a key back choose the lane of a message in one way",
+	},
+	{
+		"L2",
 		[]string{"internal/messagecode"},
 		[]string{"broker", "@leaves"},
 		"adapters whose servers know no headers store them in one form",
@@ -361,7 +367,7 @@ var layers = []rule{
 	{
 		"L3",
 		[]string{"broker/*"},
-		[]string{"broker", "task", "internal/messagecode", "@connects", "@conns", "@leaves"},
+		[]string{"broker", "task", "internal/lanes", "internal/messagecode", "@connects", "@conns", "@leaves"},
 		"an adapter knows its own port and never another adapter; of task it takes the Backoff",
 	},
 	{
