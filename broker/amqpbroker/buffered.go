@@ -9,8 +9,8 @@ var _ broker.Buffer = (*subscription)(nil)
 func (s *subscription) Buffered() (ms []*broker.Message) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, st := range s.streams {
-		for _, d := range st.held.All() {
+	for _, held := range s.levels {
+		for _, d := range held.All() {
 			ms = append(ms, d.Message())
 		}
 	}

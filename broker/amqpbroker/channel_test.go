@@ -43,8 +43,8 @@ func bench(t *testing.T) (b *Broker, queue string, g *channel, d *delivery) {
 	s.line = receive.NewLine(&s.mu, s.pop)
 	s.fetch, s.end = context.WithCancel(ctx)
 	t.Cleanup(s.end)
-	st := newStream(s, b.names.work(queue), 100)
-	s.streams = []*stream{st}
+	s.addStreams(100)
+	st := s.streams[0]
 	sess, err := b.con.Session(ctx)
 	if err != nil {
 		t.Fatalf("Session: %v", err)

@@ -44,12 +44,7 @@ type levels struct {
 }
 
 // width returns the number of AMQP queues of each level.
-func (l *levels) width() int {
-	if l.fair {
-		return lanes.Count
-	}
-	return 1
-}
+func (l *levels) width() int { return lanes.Width(l.fair) }
 
 // level returns the index of the level for a priority: the first one whose bound is at least
 // priority, otherwise the last.

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/internal/amqpconn"
-	"github.com/swarmiji/swarmiji/internal/receive"
+	"github.com/swarmiji/swarmiji/internal/lanes"
 	"github.com/swarmiji/swarmiji/internal/wake"
 )
 
@@ -26,9 +26,10 @@ type stream struct {
 	sub  *subscription
 	name string // of the AMQP queue
 
-	held    receive.Held[delivery] // deliveries that Receive has not returned; guarded by sub.mu
-	started bool                   // guarded by sub.mu
+	held    *lanes.Lane[delivery] // deliveries that Receive has not returned; guarded by sub.mu
+	started bool                  // guarded by sub.mu
 
+	level  int  // 0 is the most urgent
 	urgent bool // a less urgent level exists
 	// the server may hold messages back: the prefetch was used up a moment ago, or no message has
 	// arrived yet
@@ -44,10 +45,10 @@ type stream struct {
 	once     sync.Once
 }
 
-// newStream returns the stream of the AMQP queue name with the given prefetch. It does not start
-// it.
-func newStream(s *subscription, name string, want int) *stream {
-	return &stream{sub: s, name: name, want: want, returned: make(chan struct{})}
+// newStream returns the stream of the AMQP queue name with the given prefetch, which passes its
+// deliveries to held. It does not start it.
+func newStream(s *subscription, name string, want int, held *lanes.Lane[delivery]) *stream {
+	return &stream{sub: s, name: name, want: want, held: held, returned: make(chan struct{})}
 }
 
 // run consumes the queue, on a new channel whenever one is lost, and reports each loss to
@@ -212,7 +213,7 @@ func (st *stream) dropHeld(g *channel) {
 	defer st.sub.mu.Unlock()
 	for _, d := range st.held.TakeAll() {
 		if d.channel != g {
-			st.held.Push(d)
+			st.held.Push(d, &d.msg)
 		}
 	}
 }

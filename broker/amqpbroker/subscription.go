@@ -9,6 +9,7 @@ import (
 
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/internal/amqpconn"
+	"github.com/swarmiji/swarmiji/internal/lanes"
 	"github.com/swarmiji/swarmiji/internal/receive"
 )
 
@@ -16,11 +17,12 @@ import (
 // SetPrefetch.
 const unlimited = -1
 
-// subscription consumes the streams of all levels of a queue.
+// subscription consumes the streams of all levels and lanes of a queue.
 type subscription struct {
 	b       *Broker
 	queue   string
-	streams []*stream // the most urgent first
+	levels  []*lanes.Level[delivery] // deliveries that Receive has not returned; guarded by mu
+	streams []*stream                // the most urgent level first, and lane by lane
 	done    sync.WaitGroup
 
 	fetch context.Context // ends with Close: no further messages are fetched
@@ -33,11 +35,12 @@ type subscription struct {
 	faulty  chan struct{}           // closed at the first refusal of access, for Subscribe
 }
 
-// Subscribe implements [broker.Broker]. It declares the queue, starts a goroutine for each level,
-// and blocks until every level is consumed. It takes b.mu, but not while it waits.
+// Subscribe implements [broker.Broker]. It declares the queue, starts a goroutine for each level or
+// lane, and blocks until each is consumed. It takes b.mu, but not while it waits.
 //
 // The levels share Prefetch equally. The remainder goes to the most urgent levels, and each level
-// gets at least 1. The lease is not used, because RabbitMQ has no leases.
+// gets at least 1. Of a fair queue each lane has the whole part of its level, so that one lane can
+// keep all workers busy. The lease is not used, because RabbitMQ has no leases.
 //
 // After an error the subscription is closed again:
 //
@@ -66,12 +69,7 @@ func (b *Broker) Subscribe(ctx context.Context, queue string, o broker.Subscribe
 	s := &subscription{b: b, queue: queue, ready: make(chan struct{}), faulty: make(chan struct{})}
 	s.line = receive.NewLine(&s.mu, s.pop)
 	s.fetch, s.end = context.WithCancel(b.stop)
-	names := b.amqpQueues(queue)
-	for i, name := range names {
-		st := newStream(s, name, receive.Share(want, i, len(names)))
-		st.urgent = i < len(names)-1
-		s.streams = append(s.streams, st)
-	}
+	s.addStreams(want)
 	b.mu.Lock()
 	if b.closed {
 		b.mu.Unlock()
@@ -95,6 +93,24 @@ func (b *Broker) Subscribe(ctx context.Context, queue string, o broker.Subscribe
 		return nil, s.abandon(broker.ErrClosed)
 	case <-ctx.Done():
 		return nil, s.abandon(fmt.Errorf("%w: %w", broker.ErrUnavailable, ctx.Err()))
+	}
+}
+
+// addStreams fills s.levels and s.streams for all levels of the queue, with a prefetch of want for
+// all levels together. It starts none of the streams.
+func (s *subscription) addStreams(want int) {
+	fair := s.b.known(s.queue).Fair
+	names := s.b.amqpQueues(s.queue)
+	width := lanes.Width(fair)
+	n := len(names) / width
+	for i := range n {
+		held := lanes.NewLevel[delivery](fair)
+		s.levels = append(s.levels, held)
+		for lane, name := range names[i*width : (i+1)*width] {
+			st := newStream(s, name, receive.Share(want, i, n), held.Lane(lane))
+			st.level, st.urgent = i, i < n-1
+			s.streams = append(s.streams, st)
+		}
 	}
 }
 
@@ -161,16 +177,29 @@ func (s *subscription) receiveError(err error) error {
 // meanwhile, and pop asks the server about that level in the background. If now is true, pop does
 // not wait for such messages.
 func (s *subscription) pop(now bool) *delivery {
-	for _, st := range s.streams {
-		if d := st.held.Pop(); d != nil {
+	for i, held := range s.levels {
+		if d := held.Pop(); d != nil {
 			return d
 		}
-		if !now && st.urgent && st.unsure.Load() {
-			st.watchHeldBack()
+		if !now && s.awaitHeldBack(i) {
 			return nil
 		}
 	}
 	return nil
+}
+
+// awaitHeldBack reports whether the server may hold messages of a level back, for which less urgent
+// levels wait. Then it asks the server in the background. It returns false for the least urgent
+// level. Call it with s.mu held.
+func (s *subscription) awaitHeldBack(level int) (wait bool) {
+	width := len(s.streams) / len(s.levels)
+	for _, st := range s.streams[level*width : (level+1)*width] {
+		if st.urgent && st.unsure.Load() {
+			st.watchHeldBack()
+			wait = true
+		}
+	}
+	return wait
 }
 
 // push adds a new delivery to the held ones and passes deliveries to waiting callers of Receive. It
@@ -178,7 +207,7 @@ func (s *subscription) pop(now bool) *delivery {
 func (s *subscription) push(st *stream, d *delivery) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	st.held.Push(d)
+	st.held.Push(d, &d.msg)
 	s.line.Serve()
 }
 
@@ -235,7 +264,7 @@ func (s *subscription) SetPrefetch(ctx context.Context, n int) error {
 	errs := make([]error, len(s.streams))
 	var wg sync.WaitGroup
 	for i, st := range s.streams {
-		wg.Go(func() { errs[i] = st.setPrefetch(ctx, receive.Share(n, i, len(s.streams))) })
+		wg.Go(func() { errs[i] = st.setPrefetch(ctx, receive.Share(n, st.level, len(s.levels))) })
 	}
 	wg.Wait()
 	return wrap(errors.Join(errs...), "set the prefetch of", s.queue)

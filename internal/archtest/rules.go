@@ -271,7 +271,7 @@ var layers = []rule{
 	{
 		"L2",
 		[]string{"internal/lanes"},
-		[]string{"broker"},
+		[]string{"broker", "@leaves"},
 		"adapters whose servers cannot hold a key back choose the lane of a message in one way",
 	},
 	{

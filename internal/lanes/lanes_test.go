@@ -142,10 +142,10 @@ func TestLongestSilentKeyIsForgotten(t *testing.T) {
 // TestTurns shows the proportion while all lanes have messages, and that no lane waits longer than
 // the turns of the others.
 func TestTurns(t *testing.T) {
-	var turns Turns
+	var all laneTurns
 	got := [Count]int{}
 	for range 15 * 100 {
-		lane, ok := turns.Next(func(int) bool { return true })
+		lane, ok := all.next(func(int) bool { return true })
 		if !ok {
 			t.Fatal("no lane has a turn although all are ready")
 		}
@@ -154,7 +154,7 @@ func TestTurns(t *testing.T) {
 	if want := [Count]int{800, 400, 200, 100}; got != want {
 		t.Errorf("the lanes got %v turns, want %v", got, want)
 	}
-	if lane, ok := turns.Next(func(int) bool { return false }); ok {
+	if lane, ok := all.next(func(int) bool { return false }); ok {
 		t.Errorf("lane %d has a turn although none is ready", lane)
 	}
 }
@@ -162,7 +162,7 @@ func TestTurns(t *testing.T) {
 // TestReadyLaneWaitsForTheOthersTurns draws which lanes are ready, and checks the wait of each.
 func TestReadyLaneWaitsForTheOthersTurns(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		var turns Turns
+		var all laneTurns
 		var waited [Count]int
 		for range rapid.IntRange(1, 200).Draw(t, "turns") {
 			var ready [Count]bool
@@ -170,7 +170,7 @@ func TestReadyLaneWaitsForTheOthersTurns(t *testing.T) {
 				// a lane that waits does not become empty
 				ready[lane] = waited[lane] > 0 || rapid.Bool().Draw(t, "ready")
 			}
-			next, ok := turns.Next(func(lane int) bool { return ready[lane] })
+			next, ok := all.next(func(lane int) bool { return ready[lane] })
 			if ok != (ready != [Count]bool{}) || ok && !ready[next] {
 				t.Fatalf("lane %d has the turn, %v, and ready are %v", next, ok, ready)
 			}
