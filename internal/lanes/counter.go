@@ -17,8 +17,9 @@ const (
 	maxKeys = 100_000
 )
 
-// limits are the numbers of recent submissions from which a key leaves the lanes 0, 1 and 2.
-var limits = [Count - 1]float64{4, 16, 64}
+// limits are the numbers of recent submissions from which a key leaves the lanes 0, 1 and 2. They
+// are a little below 4, 16 and 64, because a submission of a moment ago counts a little less than 1.
+var limits = [Count - 1]float64{3.5, 15.5, 63.5}
 
 // Counter counts the recent submissions of each key by this process, and chooses their lanes. The
 // zero value is empty. Safe for concurrent use.
@@ -45,8 +46,8 @@ type count struct {
 //   - Another message with a Generation above 0 was in lane 0 before, and stays there.
 //   - Any other message is a submission. It counts 1 divided by its Weight.
 //
-// The lane of a submission is 0 to 3 if fewer than 4, 16 or 64 were recent, or more. After each 30
-// seconds a submission counts half as much.
+// The lane of a submission is 0, 1 or 2 if fewer than 4, 16 or 64 were recent, otherwise 3. After
+// each 30 seconds a submission counts half as much.
 func (c *Counter) Choose(level string, m *broker.Message) int {
 	if lane := Of(m); lane > 0 || m.Generation > 0 {
 		return lane

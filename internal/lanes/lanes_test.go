@@ -67,11 +67,11 @@ func recentBefore(all []submission) (n float64) {
 // laneOf returns the lane of a key with the given number of recent submissions.
 func laneOf(recent float64) int {
 	switch {
-	case recent < 4:
+	case recent < 3.5:
 		return 0
-	case recent < 16:
+	case recent < 15.5:
 		return 1
-	case recent < 64:
+	case recent < 63.5:
 		return 2
 	}
 	return 3

@@ -1,0 +1,321 @@
+package amqpbroker_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/broker/amqpbroker"
+	"github.com/swarmiji/swarmiji/internal/testserver"
+	"github.com/swarmiji/swarmiji/internal/testwait"
+)
+
+// fairQueue declares a fair queue with the given levels and returns its name.
+func fairQueue(t testing.TB, b *amqpbroker.Broker, levels ...int) string {
+	t.Helper()
+	q := testserver.Namespace()
+	if err := b.Declare(testwait.Long(t), broker.Queue{Name: q, Levels: levels, Fair: true}); err != nil {
+		t.Fatalf("Declare: %v", err)
+	}
+	return q
+}
+
+// keyed returns a message with a fairness key.
+func keyed(id, key string) *broker.Message {
+	m := message(id)
+	m.Key = key
+	return m
+}
+
+// dump publishes n messages of one key and the default priority.
+func dump(t testing.TB, b *amqpbroker.Broker, queue, key string, n int) {
+	t.Helper()
+	var ms []broker.Outgoing
+	for i := range n {
+		ms = append(ms, broker.Outgoing{Queue: queue, Message: keyed(fmt.Sprintf("%s-%04d", key, i), key)})
+	}
+	if err := b.PublishBatch(testwait.Long(t), ms); err != nil {
+		t.Fatalf("PublishBatch: %v", err)
+	}
+}
+
+// ready returns the numbers of ready messages in the lanes of a level, by the server. level is ""
+// or the end of the AMQP queue's name, such as ":p10".
+func ready(t testing.TB, queue, level string) (n [4]int) {
+	t.Helper()
+	for lane := range n {
+		name := "swj.default.q." + queue + level
+		if lane > 0 {
+			name += fmt.Sprintf(":f%d", lane)
+		}
+		raw(t, testserver.RequireRabbit(t).URL(), func(ch *amqp.Channel) error {
+			q, err := ch.QueueDeclarePassive(name, true, false, false, false, nil)
+			n[lane] = q.Messages
+			return err
+		})
+	}
+	return n
+}
+
+// TestBacklogOfAKeyIsInLanes shows where the messages of a fair queue are, and that the calls for a
+// whole queue include its lanes.
+func TestBacklogOfAKeyIsInLanes(t *testing.T) {
+	t.Parallel()
+	b := connect(t, amqpbroker.Config{})
+	q := fairQueue(t, b, 10, 100)
+	dump(t, b, q, "heavy", 100)
+	dump(t, b, q, "light", 3)
+	urgent := keyed("urgent", "heavy")
+	urgent.Priority = 5
+	publish(t, b, q, urgent)
+	want, wantUrgent := [4]int{4 + 3, 12, 48, 36}, [4]int{1}
+	testwait.Until(t, "the messages in their lanes", func() bool { return ready(t, q, "") == want && ready(t, q, ":p10") == wantUrgent })
+	ctx := testwait.Long(t)
+	other := connect(t, amqpbroker.Config{}) // it reads the levels from the server
+	if st, err := other.Stats(ctx, q); err != nil || st.Ready != 104 {
+		t.Errorf("Stats of another process: %+v, %v, want 104 ready", st, err)
+	}
+	if d, err := other.Describe(ctx, q); err != nil || !d.Fair || !slices.Equal(d.Levels, []int{10, 100}) || d.Name != q {
+		t.Errorf("Describe of another process: %+v, %v", d, err)
+	}
+	if notes, err := other.Audit(ctx, q); err != nil || len(notes) > 0 {
+		t.Errorf("Audit: %q, %v", notes, err)
+	}
+	if n, err := other.Purge(ctx, q); err != nil || n != 104 {
+		t.Errorf("Purge: %d, %v, want 104", n, err)
+	}
+	if got := ready(t, q, ""); got != [4]int{} {
+		t.Errorf("%v messages are left in the lanes after Purge", got)
+	}
+}
+
+// TestLightKeyPassesABacklog shows the bound: once a light task is held, it starts after the turns
+// of the other lanes.
+func TestLightKeyPassesABacklog(t *testing.T) {
+	t.Parallel()
+	b := connect(t, amqpbroker.Config{})
+	q := fairQueue(t, b)
+	const backlog, lights, others = 400, 10, 4 + 2 + 1 // others: the turns of the lanes 1 to 3
+	dump(t, b, q, "heavy", backlog)
+	s := subscribe(t, connect(t, amqpbroker.Config{}), q, 8)
+	starts := 0
+	start := func() (id string) {
+		d := receive(t, s)
+		ack(t, d)
+		starts++
+		return d.Message().ID
+	}
+	for light := range lights {
+		for range 20 {
+			start()
+		}
+		id := fmt.Sprintf("light-%d", light)
+		publish(t, b, q, keyed(id, id))
+		testwait.Until(t, "the light task among the held ones", func() bool {
+			return slices.ContainsFunc(s.(broker.Buffer).Buffered(), func(m *broker.Message) bool { return m.ID == id })
+		})
+		for before := 0; start() != id; before++ {
+			if before == others {
+				t.Fatalf("%s has not started after the turns of the other lanes", id)
+			}
+		}
+	}
+	for starts < backlog+lights {
+		start()
+	}
+}
+
+// TestLaneIsKept shows that each copy of a message stays in its lane, and keeps key and weight.
+func TestLaneIsKept(t *testing.T) {
+	t.Parallel()
+	b := connect(t, amqpbroker.Config{})
+	q := fairQueue(t, b)
+	dump(t, b, q, "heavy", 20)
+	ctx := testwait.Long(t)
+	if n, err := b.Purge(ctx, q); err != nil || n != 20 {
+		t.Fatalf("Purge: %d, %v", n, err)
+	}
+	m := keyed("task", "heavy")
+	m.Weight = 7
+	if err := b.PublishAt(ctx, q, m, time.Now().Add(10*time.Millisecond)); err != nil {
+		t.Fatalf("PublishAt: %v", err)
+	}
+	other := connect(t, amqpbroker.Config{}) // it has counted nothing
+	s := subscribe(t, other, q, 2)
+	check := func(m *broker.Message, what string) {
+		t.Helper()
+		if m.Key != "heavy" || m.Weight != 7 || m.Headers["swj-lane"] != int64(2) {
+			t.Errorf("%s: key %q, weight %d, headers %v, want lane 2", what, m.Key, m.Weight, m.Headers)
+		}
+	}
+	d := receive(t, s)
+	check(d.Message(), "after a delay")
+	if err := d.Release(ctx, 0); err != nil {
+		t.Fatalf("Release: %v", err)
+	}
+	d = receive(t, s)
+	check(d.Message(), "after a release")
+	if err := d.Release(ctx, time.Millisecond); err != nil {
+		t.Fatalf("Release: %v", err)
+	}
+	d = receive(t, s)
+	check(d.Message(), "after a release with a delay")
+	next := *d.Message() // a consumer copies the headers to the next generation
+	next.Generation++
+	if err := broker.Replace(ctx, other, d, broker.Outgoing{Queue: q, Message: &next}); err != nil {
+		t.Fatalf("Replace: %v", err)
+	}
+	d = receive(t, s)
+	check(d.Message(), "after a retry")
+	if err := d.DeadLetter(ctx, broker.Dead{Reason: "test"}); err != nil {
+		t.Fatalf("DeadLetter: %v", err)
+	}
+	var dead *broker.Message
+	if err := other.ScanDead(ctx, q, func(l *broker.Dead) broker.DeadAction {
+		dead = l.Message
+		return broker.DeadRemove
+	}); err != nil || dead == nil {
+		t.Fatalf("ScanDead: %v, %v", dead, err)
+	}
+	check(dead, "as a dead letter")
+	if err := s.Close(ctx); err != nil {
+		t.Fatalf("Close: %v", err)
+	}
+	publish(t, other, q, dead) // as a requeue does
+	testwait.Until(t, "the message in lane 2", func() bool { return ready(t, q, "") == [4]int{0, 0, 1, 0} })
+}
+
+// TestLaneThatWasDeleted shows that a subscription declares a deleted lane again.
+func TestLaneThatWasDeleted(t *testing.T) {
+	t.Parallel()
+	b := connect(t, amqpbroker.Config{})
+	q := fairQueue(t, b)
+	s := subscribe(t, b, q, 2)
+	raw(t, testserver.RequireRabbit(t).URL(), func(ch *amqp.Channel) error {
+		_, err := ch.QueueDelete("swj.default.q."+q+":f1", false, false, false)
+		return err
+	})
+	for i := range 16 {
+		m := keyed(fmt.Sprint(i), "heavy")
+		testwait.Until(t, "a publish into the lane", func() bool {
+			err := b.Publish(testwait.Long(t), q, m)
+			// it is refused while the server creates the quorum queue
+			if err != nil && !errors.Is(err, broker.ErrNoQueue) && !errors.Is(err, broker.ErrBlocked) {
+				t.Fatalf("Publish: %v", err)
+			}
+			return err == nil
+		})
+	}
+	for range 16 {
+		ack(t, receive(t, s))
+	}
+}
+
+// TestFairnessOfTheFirstDeclarationIsValid shows that a queue that exists is used as it is, and
+// that the difference is logged once.
+func TestFairnessOfTheFirstDeclarationIsValid(t *testing.T) {
+	t.Parallel()
+	levels := []int{10, 100}
+	for name, tt := range map[string]struct {
+		first, second broker.Queue
+		logged        int
+	}{
+		"plain":                       {broker.Queue{}, broker.Queue{Fair: true}, 1},
+		"with levels":                 {broker.Queue{Levels: levels}, broker.Queue{Levels: levels, Fair: true}, 1},
+		"fair":                        {broker.Queue{Fair: true}, broker.Queue{Levels: levels}, 1},
+		"fair with levels":            {broker.Queue{Levels: levels, Fair: true}, broker.Queue{Levels: levels}, 1},
+		"fair, and then without Fair": {broker.Queue{Fair: true}, broker.Queue{}, 0},
+		"fair twice":                  {broker.Queue{Fair: true}, broker.Queue{Fair: true}, 0},
+		"fair twice, one level":       {broker.Queue{Fair: true}, broker.Queue{Fair: true, Levels: []int{50}}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ctx := testwait.Long(t)
+			var log logBook
+			first, second := connect(t, amqpbroker.Config{}), connect(t, amqpbroker.Config{Logger: log.logger()})
+			q := testserver.Namespace()
+			tt.first.Name, tt.second.Name = q, q
+			if err := first.Declare(ctx, tt.first); err != nil {
+				t.Fatalf("Declare: %v", err)
+			}
+			for range 2 {
+				if err := second.Declare(ctx, tt.second); err != nil {
+					t.Fatalf("the second Declare: %v", err)
+				}
+			}
+			if n := strings.Count(log.String(), "another fairness"); n != tt.logged {
+				t.Errorf("the difference was logged %d times, want %d: %s", n, tt.logged, log.String())
+			}
+			if d, err := second.Describe(ctx, q); err != nil || d.Fair != tt.first.Fair || !slices.Equal(d.Levels, tt.first.Levels) {
+				t.Errorf("Describe: %+v, %v, want %+v", d, err, tt.first)
+			}
+			dump(t, second, q, "heavy", 20)
+			s := subscribe(t, first, q, 4)
+			for range 20 {
+				ack(t, receive(t, s))
+			}
+		})
+	}
+}
+
+// TestPlainQueueHasNoLanes shows that a plain queue has neither the stream nor the queues nor the
+// header of a fair one.
+func TestPlainQueueHasNoLanes(t *testing.T) {
+	t.Parallel()
+	b := connect(t, amqpbroker.Config{})
+	q := declared(t, b)
+	dump(t, b, q, "heavy", 20)
+	for _, name := range []string{"swj.default.levels." + q, "swj.default.q." + q + ":f1"} {
+		if exists(t, name) {
+			t.Errorf("%s exists", name)
+		}
+	}
+	s := subscribe(t, b, q, 4)
+	for i := range 20 {
+		d := receive(t, s)
+		if m := d.Message(); m.ID != fmt.Sprintf("heavy-%04d", i) || m.Headers != nil {
+			t.Errorf("message %d is %s with the headers %v", i, m.ID, m.Headers)
+		}
+		ack(t, d)
+	}
+}
+
+// exists reports whether the server has an AMQP queue.
+func exists(t testing.TB, name string) bool {
+	t.Helper()
+	conn, err := amqp.Dial(testserver.RequireRabbit(t).URL())
+	if err != nil {
+		t.Fatalf("Dial: %v", err)
+	}
+	defer func() { _ = conn.Close() }()
+	ch, err := conn.Channel()
+	if err != nil {
+		t.Fatalf("Channel: %v", err)
+	}
+	_, err = ch.QueueDeclarePassive(name, true, false, false, false, nil)
+	return err == nil
+}
+
+// TestStopReturnsTheMessagesOfAllLanes shows that a closed subscription gives back the messages
+// that it holds of each lane.
+func TestStopReturnsTheMessagesOfAllLanes(t *testing.T) {
+	t.Parallel()
+	b := connect(t, amqpbroker.Config{})
+	q := fairQueue(t, b)
+	dump(t, b, q, "heavy", 100)
+	s := subscribe(t, b, q, 8)
+	testwait.Until(t, "held messages of each lane", func() bool { return len(s.(broker.Buffer).Buffered()) == 4+8+8+8 })
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	if err := s.Close(ctx); err != nil {
+		t.Fatalf("Close: %v", err)
+	}
+	testwait.Until(t, "all messages back in their lanes", func() bool { return ready(t, q, "") == [4]int{4, 12, 48, 36} })
+}
