@@ -13,6 +13,7 @@ import (
 
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/broker/amqpbroker"
+	"github.com/swarmiji/swarmiji/internal/lanes/lanestest"
 	"github.com/swarmiji/swarmiji/internal/testserver"
 	"github.com/swarmiji/swarmiji/internal/testwait"
 )
@@ -318,4 +319,9 @@ func TestStopReturnsTheMessagesOfAllLanes(t *testing.T) {
 		t.Fatalf("Close: %v", err)
 	}
 	testwait.Until(t, "all messages back in their lanes", func() bool { return ready(t, q, "") == [4]int{4, 12, 48, 36} })
+}
+
+// TestLoads runs the loads of lanestest.
+func TestLoads(t *testing.T) {
+	lanestest.Run(t, func(t testing.TB) broker.Broker { return connect(t, amqpbroker.Config{}) }, testserver.IsThorough())
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/internal/lanes"
 	"github.com/swarmiji/swarmiji/internal/natsconn"
 	"github.com/swarmiji/swarmiji/internal/wake"
 )
@@ -24,8 +25,9 @@ type Broker struct {
 	clock    atomic.Pointer[serverClock] // not nil once features are known
 	asking   sync.Mutex                  // held while a goroutine asks for the server's time
 	queues   sync.Map                    // name -> *queue, of queues that exist
-	// name -> []int, the levels of queues that this Broker has declared
+	// name -> broker.Queue, of queues that this Broker has declared
 	declared sync.Map
+	lanes    lanes.Counter
 	warned   sync.Map // messages that are logged only once -> struct{}
 	outbox   outbox   // sends settlements
 	witness  witness  // notes of starts
@@ -44,6 +46,7 @@ var (
 	_ broker.BatchPublisher = (*Broker)(nil)
 	_ broker.Retrier        = (*Broker)(nil)
 	_ broker.Declarer       = (*Broker)(nil)
+	_ broker.Describer      = (*Broker)(nil)
 	_ broker.Inspector      = (*Broker)(nil)
 	_ broker.Locator        = (*Broker)(nil)
 	_ broker.DeadLetterer   = (*Broker)(nil)

@@ -10,8 +10,8 @@ var _ broker.Buffer = (*subscription)(nil)
 func (s *subscription) Buffered() (ms []*broker.Message) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, lv := range s.levels {
-		for _, d := range lv.held.All() {
+	for _, held := range s.held {
+		for _, d := range held.All() {
 			if !d.group.isLost && d.state == open {
 				ms = append(ms, d.Message())
 			}

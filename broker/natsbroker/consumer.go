@@ -19,12 +19,12 @@ const (
 	consumerTimeout = 5 * time.Second
 )
 
-// consumerConfig returns the configuration of the server's consumer for a level of a queue. It sets
-// no limits. The prefetch limits the deliveries, and the consuming process counts them to
+// consumerConfig returns the configuration of the server's consumer for a level or lane of a queue,
+// by its index in q.work. It sets no limits. The prefetch limits the deliveries, and the consuming process counts them to
 // dead-letter a poison message.
 func (b *Broker) consumerConfig(q *queue, level int, lease time.Duration) jetstream.ConsumerConfig {
 	return jetstream.ConsumerConfig{
-		Durable:       b.names.consumer(q.name, level),
+		Durable:       q.consumers[level],
 		FilterSubject: q.work[level] + "*",
 		AckPolicy:     jetstream.AckExplicitPolicy,
 		AckWait:       lease,
@@ -109,5 +109,5 @@ func (b *Broker) logTooMany(ctx context.Context, q *queue, err error) {
 // logConsumerGone logs that the consumer of a level was deleted.
 func (b *Broker) logConsumerGone(ctx context.Context, q *queue, level int) {
 	b.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "nats: a consumer was deleted; creating it again; its unsettled messages are delivered again",
-		slog.String("queue", q.name), slog.String("consumer", b.names.consumer(q.name, level)))
+		slog.String("queue", q.name), slog.String("consumer", q.consumers[level]))
 }

@@ -148,7 +148,7 @@ func (b *Broker) addDead(ctx context.Context, name string, d broker.Dead) error 
 	}
 	q, err := b.queue(ctx, name)
 	if errors.Is(err, broker.ErrNoQueue) {
-		q, err = b.writeRecord(ctx, name, nil)
+		q, err = b.writeRecord(ctx, broker.Queue{Name: name})
 	}
 	if err != nil {
 		return err

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/internal/lanes"
 	"github.com/swarmiji/swarmiji/internal/natsconn"
 )
 
@@ -152,7 +153,7 @@ func (b *Broker) update(ctx context.Context, name string, o broker.Outgoing) err
 	if err != nil {
 		return err
 	}
-	if !can.schedules && (f.delayed || f.st.Subject != f.q.work[f.q.levelOf(o.Message.Priority)]+lastToken(f.st.Subject)) {
+	if !can.schedules && (f.delayed || f.st.Subject != f.q.workOf(o.Message.Priority, lanes.Of(f.m))+lastToken(f.st.Subject)) {
 		return fmt.Errorf("%w: the server is too old to move a message; it needs version 2.12 or later", broker.ErrUnsupported)
 	}
 	o.Queue = name
@@ -172,7 +173,7 @@ func (b *Broker) exchange(ctx context.Context, f *found, o broker.Outgoing) erro
 	if err != nil {
 		return err
 	}
-	p := publishing{queue: f.q, m: o.Message, at: at}
+	p := publishing{queue: f.q, m: o.Message, at: at, lane: lanes.Of(f.m)}
 	if err := b.encodeTo(ctx, &p); err != nil {
 		return err
 	}

@@ -29,7 +29,7 @@ type consumerState struct {
 // natsconn.ErrNoConsumer if no process has consumed from the level yet.
 func (b *Broker) state(ctx context.Context, q *queue, level int) (consumerState, error) {
 	var st consumerState
-	err := b.conn.API(ctx, "CONSUMER.INFO."+b.names.stream+"."+b.names.consumer(q.name, level), struct{}{}, &st)
+	err := b.conn.API(ctx, "CONSUMER.INFO."+b.names.stream+"."+q.consumers[level], struct{}{}, &st)
 	return st, err
 }
 
@@ -153,7 +153,7 @@ func (b *Broker) drain(ctx context.Context, q *queue, level, limit int) (int, er
 			return err
 		}
 		defer func() { _ = sub.Unsubscribe() }() // the connection may be lost
-		ask := "$JS.API.CONSUMER.MSG.NEXT." + b.names.stream + "." + b.names.consumer(q.name, level)
+		ask := "$JS.API.CONSUMER.MSG.NEXT." + b.names.stream + "." + q.consumers[level]
 		for sum < limit {
 			n := min(purgeBatch, limit-sum)
 			if err := s.NATS.PublishRequest(ask, inbox, fmt.Appendf(nil, `{"batch":%d,"no_wait":true}`, n)); err != nil {

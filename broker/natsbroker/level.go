@@ -12,8 +12,8 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/internal/lanes"
 	"github.com/swarmiji/swarmiji/internal/natsconn"
-	"github.com/swarmiji/swarmiji/internal/receive"
 	"github.com/swarmiji/swarmiji/internal/wake"
 	"github.com/swarmiji/swarmiji/task"
 )
@@ -38,15 +38,16 @@ var (
 	errSilent       = errors.New("the server has lost the request for messages: no heartbeat")
 )
 
-// level pulls messages from the server's consumer of one level. The subscription's mutex guards its
-// fields.
+// level pulls messages from the server's consumer of one level, or of one lane of a level of a fair
+// queue. The subscription's mutex guards its fields.
 type level struct {
 	s      *subscription
-	index  int
-	urgent bool // a less urgent level exists
+	index  int  // in queue.work
+	rank   int  // of the priority level; 0 is the most urgent
+	urgent bool // a less urgent priority level exists
 
 	want      int // its part of the prefetch
-	held      receive.Held[delivery]
+	held      *lanes.Lane[delivery]
 	unsettled int    // held, received, or being moved
 	pending   uint64 // messages that the server had after the last one, or at the last question
 	// number of messages that the consumer had delivered to any process, at the last one received here
@@ -70,9 +71,10 @@ type pullInbox struct {
 	heardAt     atomic.Int64 // when the server was heard last, in Unix nanoseconds
 }
 
-// newLevel returns level index of a subscription with the prefetch want. It does not start it.
-func newLevel(s *subscription, index, want int) *level {
-	return &level{s: s, index: index, want: want, wake: wake.New(), resets: make(chan chan struct{})}
+// newLevel returns level index of a subscription with the prefetch want, which passes its deliveries
+// to held. It does not start it.
+func newLevel(s *subscription, index, want int, held *lanes.Lane[delivery]) *level {
+	return &level{s: s, index: index, want: want, held: held, wake: wake.New(), resets: make(chan chan struct{})}
 }
 
 // requestable returns how many messages may be requested now, 0 without an inbox or with a prefetch
@@ -194,7 +196,7 @@ func (lv *level) pull(known bool) error {
 	lv.inbox = l
 	s.mu.Unlock()
 	defer l.close()
-	ask := "$JS.API.CONSUMER.MSG.NEXT." + s.b.names.stream + "." + s.b.names.consumer(s.q.name, lv.index)
+	ask := "$JS.API.CONSUMER.MSG.NEXT." + s.b.names.stream + "." + s.q.consumers[lv.index]
 	t := time.NewTicker(pullHeartbeat)
 	defer t.Stop()
 	for first := true; ; first = false {
@@ -391,7 +393,7 @@ func (l *pullInbox) handleMessage(m *nats.Msg) {
 // addReady adds a delivery to the ready ones and passes it to a waiting call of Receive. Call it
 // with s.mu held.
 func (s *subscription) addReady(d *delivery) {
-	d.level.held.Push(d)
+	d.level.held.Push(d, &d.msg)
 	s.line.Serve()
 }
 

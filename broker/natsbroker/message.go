@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/internal/lanes"
 	"github.com/swarmiji/swarmiji/internal/messagecode"
 )
 
@@ -20,6 +21,7 @@ const (
 	headerContentType = "Content-Type"
 	headerGeneration  = "Swj-Generation"
 	headerPriority    = "Swj-Priority"
+	headerLane        = "Swj-Lane"       // 1 to 3; missing: 0
 	headerExpires     = "Swj-Expires"    // Unix milliseconds
 	headerNotBefore   = "Swj-Not-Before" // Unix milliseconds
 	headerExtra       = "Swj-Extra"      // JSON, see extra
@@ -96,7 +98,7 @@ func (b *Broker) check(m *broker.Message) error {
 // headers cannot be sent.
 func encode(m *broker.Message, subject, msgID string) (*nats.Msg, error) {
 	h := make(nats.Header, 4)
-	vals := make([]string, 0, 6) // shared by the slices of the map
+	vals := make([]string, 0, 7) // shared by the slices of the map
 	set := func(k, v string) {
 		vals = append(vals, v)
 		h[k] = vals[len(vals)-1 : len(vals) : len(vals)]
@@ -115,10 +117,15 @@ func encode(m *broker.Message, subject, msgID string) (*nats.Msg, error) {
 	if m.Priority != defaultPriority {
 		set(headerPriority, strconv.Itoa(m.Priority))
 	}
+	carried := len(m.Headers) // in the header Swj-Extra
+	if lane := lanes.Of(m); lane > 0 {
+		carried--
+		set(headerLane, strconv.Itoa(lane))
+	}
 	if !m.Expires.IsZero() {
 		set(headerExpires, strconv.FormatInt(m.Expires.UnixMilli(), 10))
 	}
-	if !plainType || len(m.Headers) > 0 || len(m.Properties) > 0 || m.Key != "" || m.Weight != 0 {
+	if !plainType || carried > 0 || len(m.Properties) > 0 || m.Key != "" || m.Weight != 0 {
 		s, err := encodeExtra(m, !plainType)
 		if err != nil {
 			return nil, err
@@ -156,6 +163,9 @@ func encodeExtra(m *broker.Message, contentType bool) (string, error) {
 		e.ContentType = m.ContentType
 	}
 	for k, v := range m.Headers {
+		if k == lanes.Header && lanes.Of(m) > 0 {
+			continue // it has a header of its own
+		}
 		if !utf8.ValidString(k) {
 			return "", fmt.Errorf("%w: the name of header %.40q is not UTF-8", broker.ErrMalformed, k)
 		}
@@ -253,6 +263,10 @@ func decode(m *broker.Message, id string, h nats.Header, body []byte) {
 		case headerPriority:
 			if n, err := strconv.ParseInt(v, 10, 32); err == nil {
 				m.Priority = int(n)
+			}
+		case headerLane:
+			if n, err := strconv.ParseInt(v, 10, 64); err == nil {
+				lanes.Set(m, n)
 			}
 		case headerExpires:
 			m.Expires = parseMillis(v)

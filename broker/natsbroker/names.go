@@ -31,9 +31,19 @@ func (n names) subjects() []string {
 // name cannot hold it.
 func queueToken(queue string) string { return strings.ReplaceAll(queue, ".", "=") }
 
-// work returns the beginning of the subjects of a level's messages. The id's token follows.
-func (n names) work(queue string, level int) string {
-	return n.prefix + "T." + queueToken(queue) + "." + strconv.Itoa(level) + "."
+// laneToken returns the token of a lane in subjects and names of consumers. That of lane 0 is the
+// number of the level.
+func laneToken(level, lane int) string {
+	if lane == 0 {
+		return strconv.Itoa(level)
+	}
+	return strconv.Itoa(level) + "f" + strconv.Itoa(lane)
+}
+
+// work returns the beginning of the subjects of the messages of a lane, by its token. The id's
+// token follows.
+func (n names) work(queue, lane string) string {
+	return n.prefix + "T." + queueToken(queue) + "." + lane + "."
 }
 
 // schedule returns the beginning of the subjects of a queue's delayed messages. The id's token
@@ -44,7 +54,7 @@ func (n names) schedule(queue string) string { return n.prefix + "S." + queueTok
 // the generation follow.
 func (n names) dead(queue string) string { return n.prefix + "D." + queueToken(queue) + "." }
 
-// record returns the subject of a queue's record, which holds its levels.
+// record returns the subject of a queue's record, which holds its levels and its fairness.
 func (n names) record(queue string) string { return n.prefix + "Q." + queueToken(queue) }
 
 // mark returns the subject of a queue's mark: the sequence up to which messages were deleted or
@@ -68,9 +78,9 @@ func leftSubject(node string) string { return "L." + queueToken(node) }
 // presence returns the subject on which a node answers the question whether it is present.
 func (n names) presence(node string) string { return n.prefix + "P." + queueToken(node) }
 
-// consumer returns the name of the durable consumer of a level.
-func (n names) consumer(queue string, level int) string {
-	return "w_" + queueToken(queue) + "_" + strconv.Itoa(level)
+// consumer returns the name of the durable consumer of a lane, by its token.
+func (n names) consumer(queue, lane string) string {
+	return "w_" + queueToken(queue) + "_" + lane
 }
 
 // maxID limits an id, in bytes.

@@ -61,6 +61,7 @@ func (b *Broker) publish(ctx context.Context, o broker.Outgoing) error {
 type publishing struct {
 	queue *queue
 	m     *broker.Message
+	lane  int
 	at    time.Time // on the server's clock; zero: at once
 	msg   *nats.Msg
 }
@@ -76,11 +77,25 @@ func (b *Broker) prepare(ctx context.Context, o *broker.Outgoing) (publishing, e
 	if err != nil {
 		return publishing{}, err
 	}
-	p := publishing{queue: q, m: o.Message}
+	p := publishing{queue: q, m: o.Message, lane: b.laneOf(q, o.Message)}
 	if p.at, err = b.dueTime(ctx, o.At); err != nil {
 		return publishing{}, err
 	}
-	return p, b.encodeTo(ctx, &p)
+	if err := b.encodeTo(ctx, &p); err != nil {
+		return publishing{}, err
+	}
+	b.expectInNoLane(&p)
+	return p, nil
+}
+
+// expectInNoLane makes the server refuse p if another lane or level of a fair queue holds a message
+// with the same id. It does nothing for a schedule, and with a server before 2.12, which would
+// check only the subject of p.
+func (b *Broker) expectInNoLane(p *publishing) {
+	f := b.features.Load()
+	if p.queue.fair && f != nil && f.atomic && headerValue(p.msg.Header, headerSchedule) == "" {
+		p.msg.Header[headerExpectedSubj] = []string{b.names.work(p.queue.name, "*") + lastToken(p.msg.Subject)}
+	}
 }
 
 // reservedBytes is the part of the server's largest message that is reserved for later additions:
@@ -98,11 +113,20 @@ func (b *Broker) checkSize(m *broker.Message) error {
 	return nil
 }
 
-// encodeTo sets p.msg to the encoded message. Its subject is that of the level, or of a schedule if
+// encodeTo sets p.msg to the encoded message. Its subject is that of the lane, or of a schedule if
 // the message is due later than shortDelay and the server has schedules. Returns ErrTooLarge or
 // ErrMalformed if it cannot be sent, ErrUnsupported for a time after lastYear. For a message with a
 // time it calls ensureStream, which may wait for the server, and returns its errors.
 func (b *Broker) encodeTo(ctx context.Context, p *publishing) error {
+	err := b.encodeForTime(ctx, p)
+	if err == nil && p.lane > 0 {
+		p.msg.Header[headerLane] = []string{strconv.Itoa(p.lane)}
+	}
+	return err
+}
+
+// encodeForTime is encodeTo without the header for p.lane.
+func (b *Broker) encodeForTime(ctx context.Context, p *publishing) error {
 	token, err := idToken(p.m.ID)
 	if err != nil {
 		return err
@@ -110,8 +134,9 @@ func (b *Broker) encodeTo(ctx context.Context, p *publishing) error {
 	if err := b.checkSize(p.m); err != nil {
 		return err
 	}
-	work := p.queue.work[p.queue.levelOf(p.m.Priority)] + token
-	msgID := p.queue.msgID(work, p.m.Generation)
+	work := p.queue.workOf(p.m.Priority, p.lane) + token
+	// the same message is the same in every lane
+	msgID := p.queue.msgID(p.queue.workOf(p.m.Priority, 0)+token, p.m.Generation)
 	if p.at.IsZero() {
 		p.msg, err = encode(p.m, work, msgID)
 		return err
@@ -203,9 +228,14 @@ func (b *Broker) retryLater(ctx context.Context, err error) bool {
 //   - It has an older generation or is a notice: p is changed to replace it.
 //   - It was removed meanwhile: p is changed to be the first in its subject.
 //
-// After the last two done is false, and p must be published again.
+// After the last two done is false, and p must be published again. On a fair queue the stored
+// message may be in another lane. An older generation there is replaced in its lane.
 func (b *Broker) replaceOlder(ctx context.Context, p *publishing) (done bool, err error) {
-	st, err := b.conn.GetLast(ctx, b.names.stream, p.msg.Subject)
+	subject := p.msg.Subject
+	if lanes := headerValue(p.msg.Header, headerExpectedSubj); lanes != "" {
+		subject = lanes
+	}
+	st, err := b.conn.GetLast(ctx, b.names.stream, subject)
 	switch {
 	case errors.Is(err, natsconn.ErrNotFound): // it was removed meanwhile
 		p.msg = withHeader(p.msg, headerExpectedSeq, "0")
@@ -214,6 +244,15 @@ func (b *Broker) replaceOlder(ctx context.Context, p *publishing) (done bool, er
 		return false, err
 	case headerValue(st.Header, headerMoved) == "" && generationOf(st.Header) >= p.m.Generation:
 		return true, nil
+	}
+	for lane := range p.queue.width() {
+		work := p.queue.workOf(p.m.Priority, lane) + lastToken(p.msg.Subject)
+		if work == st.Subject && work != p.msg.Subject && headerValue(st.Header, headerMoved) == "" {
+			p.lane = lane
+			if err := b.encodeTo(ctx, p); err != nil {
+				return false, err
+			}
+		}
 	}
 	p.msg = withHeader(p.msg, headerExpectedSeq, strconv.FormatUint(st.Seq, 10))
 	return false, nil

@@ -62,7 +62,7 @@ func (d *delivery) replace(ctx context.Context, next broker.Outgoing) error {
 	if err != nil {
 		return err
 	}
-	p := publishing{queue: q, m: next.Message}
+	p := publishing{queue: q, m: next.Message, lane: b.laneOf(q, next.Message)}
 	if p.at, err = b.dueTime(ctx, next.At); err != nil {
 		return err
 	}
@@ -73,7 +73,7 @@ func (d *delivery) replace(ctx context.Context, next broker.Outgoing) error {
 	if err != nil {
 		return err
 	}
-	if work := q.work[q.levelOf(p.m.Priority)] + token; work == d.subject {
+	if work := q.workOf(p.m.Priority, p.lane) + token; work == d.subject {
 		err = d.replaceSameSubject(ctx, p)
 	} else if f.atomic {
 		err = d.replaceOtherSubject(ctx, p)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/internal/lanes"
 	"github.com/swarmiji/swarmiji/internal/receive"
 )
 
@@ -15,12 +16,13 @@ import (
 // SetPrefetch.
 const unlimited = -1
 
-// subscription consumes all levels of a queue.
+// subscription consumes all levels and lanes of a queue.
 type subscription struct {
 	b      *Broker
 	q      *queue
-	lease  time.Duration // of the consumers on the server
-	levels []*level      // the most urgent first
+	lease  time.Duration            // of the consumers on the server
+	levels []*level                 // the most urgent first, and lane by lane
+	held   []*lanes.Level[delivery] // for each priority level, what Receive has not returned; guarded by mu
 	done   sync.WaitGroup
 
 	fetch   context.Context // ends with Close: no further messages are fetched
@@ -39,7 +41,8 @@ type subscription struct {
 
 // Subscribe implements [broker.Broker]. It creates the queue and its consumers if they do not
 // exist, and returns when they exist. The levels share Prefetch equally. The remainder goes to the
-// most urgent levels, and each level gets at least 1. Returns ErrMalformed for a name that is not
+// most urgent levels, and each level gets at least 1. Of a fair queue each lane has the whole part
+// of its level, so that one lane can keep all workers busy. Returns ErrMalformed for a name that is not
 // valid, a negative prefetch or a lease below 100 ms, and ErrClosed after Close.
 //
 // The lease belongs to the server's consumer, which all processes share. The first subscription
@@ -73,26 +76,32 @@ func (b *Broker) subscribe(ctx context.Context, name string, o broker.SubscribeO
 	}
 	q, err := b.queue(ctx, name)
 	if errors.Is(err, broker.ErrNoQueue) {
-		q, err = b.writeRecord(ctx, name, nil)
+		q, err = b.writeRecord(ctx, broker.Queue{Name: name})
 	}
 	if err != nil {
 		return nil, err
 	}
-	b.declared.Store(name, q.bounds)
+	b.declared.Store(name, q.described())
 	want := o.Prefetch
 	if want == 0 {
 		want = unlimited
 	}
 	s := &subscription{b: b, q: q, lastCheck: time.Now()}
 	s.line = receive.NewLine(&s.mu, s.pop)
+	width := q.width()
+	n := len(q.work) / width
+	for range n {
+		s.held = append(s.held, lanes.NewLevel[delivery](q.fair))
+	}
 	for i := range q.work {
-		lv := newLevel(s, i, receive.Share(want, i, len(q.work)))
+		rank := i / width
+		lv := newLevel(s, i, receive.Share(want, rank, n), s.held[rank].Lane(i%width))
 		info, err := b.ensureConsumer(ctx, q, i, lease)
 		if err != nil {
 			return nil, err
 		}
 		lv.pending, lv.delivered, lv.created = info.NumPending, info.Delivered.Consumer, info.Created
-		lv.urgent = i < len(q.work)-1
+		lv.rank, lv.urgent = rank, rank < n-1
 		if s.lease == 0 || info.Config.AckWait < s.lease {
 			s.lease = info.Config.AckWait
 		}
@@ -146,30 +155,43 @@ func (s *subscription) pop(now bool) *delivery {
 	if s.line.Closed() {
 		return nil
 	}
-	for i, lv := range s.levels {
-		for d := lv.held.Pop(); d != nil; d = lv.held.Pop() {
+	for rank, held := range s.held {
+		for d := held.Pop(); d != nil; d = held.Pop() {
 			if !d.group.isLost && d.state == open {
-				if lv.want == unlimited { // held messages limit the requests, not unsettled ones
-					lv.wakeIfRoom()
+				if d.level.want == unlimited { // held messages limit the requests, not unsettled ones
+					d.level.wakeIfRoom()
 				}
 				return d
 			}
 		}
-		if !now && lv.urgent && lv.pending > 0 {
-			if s.holdsBelow(i) {
-				lv.askPending()
-			}
+		if !now && s.awaitPending(rank) {
 			return nil
 		}
 	}
 	return nil
 }
 
-// holdsBelow reports whether this process holds messages of levels that are less urgent than level.
-// Call it with s.mu held.
-func (s *subscription) holdsBelow(level int) bool {
-	for _, lv := range s.levels[level+1:] {
-		if lv.held.Len() > 0 {
+// awaitPending reports whether the server may have messages of a priority level, for which less
+// urgent levels wait. Then it asks the server in the background if this process holds messages of
+// such levels. It returns false for the least urgent level. Call it with s.mu held.
+func (s *subscription) awaitPending(rank int) (wait bool) {
+	width := s.q.width()
+	for _, lv := range s.levels[rank*width : (rank+1)*width] {
+		if lv.urgent && lv.pending > 0 {
+			wait = true
+			if s.holdsBelow(rank) {
+				lv.askPending()
+			}
+		}
+	}
+	return wait
+}
+
+// holdsBelow reports whether this process holds messages of priority levels that are less urgent
+// than rank. Call it with s.mu held.
+func (s *subscription) holdsBelow(rank int) bool {
+	for _, held := range s.held[rank+1:] {
+		if held.Len() > 0 {
 			return true
 		}
 	}
@@ -194,7 +216,7 @@ func (s *subscription) SetPrefetch(ctx context.Context, n int) error {
 	for i, lv := range s.levels {
 		part := 0
 		if n > 0 {
-			part = receive.Share(n, i, len(s.levels))
+			part = receive.Share(n, lv.rank, len(s.held))
 		}
 		wg.Go(func() { errs[i] = lv.setPrefetch(ctx, part) })
 	}

@@ -35,6 +35,14 @@ func Width(fair bool) int {
 // Lane returns lane i, counted from 0.
 func (v *Level[T]) Lane(i int) *Lane[T] { return v.lanes[i] }
 
+// Len returns the number of deliveries.
+func (v *Level[T]) Len() (n int) {
+	for _, lane := range v.lanes {
+		n += lane.Len()
+	}
+	return n
+}
+
 // Pop removes the next delivery and returns it, or returns nil if none is held.
 func (v *Level[T]) Pop() *T {
 	if len(v.lanes) == 1 {
