@@ -20,12 +20,15 @@
 // '=' and two upper-case hex digits for each byte that is not a letter, a digit, '-' or '_'.
 //
 //	swj.<namespace>.T.<q>.<level>.<id>       a message that waits or is held. Levels count from 0,
-//	                                         the most urgent; a queue without levels has only 0
+//	                                         the most urgent; a queue without levels has only 0.
+//	                                         A fair queue has also the lanes <level>f1 to
+//	                                         <level>f3, see Swj-Lane
 //	swj.<namespace>.S.<q>.<id>               a delayed message: a schedule "@at <time>" with a T
 //	                                         subject as its target
 //	swj.<namespace>.D.<q>.<id>.<generation>  a dead letter
 //	swj.<namespace>.Q.<q>                    the queue's record, JSON: {"levels":[10,100]}, the
-//	                                         upper bounds of its levels. The first is valid for ever
+//	                                         upper bounds of its levels, and {"levels":{"fair":[]}}
+//	                                         for a fair queue. The first is valid for ever
 //	swj.<namespace>.M.<q>                    {"removed":n}: messages deleted or purged up to
 //	                                         sequence n may be published again; it expires
 //	swj.<namespace>.W.<q>.<id>.<generation>  notes of starts of a message, the oldest first; they
@@ -39,7 +42,7 @@
 // open. A writer of notes expects the sequence that it has read. A node that notes starts answers
 // requests on swj.<namespace>.P.<node>, which is in no stream.
 //
-// The durable pull consumer w_<q>_<level> delivers the messages of a level. Each must be
+// The durable pull consumer w_<q>_<level> delivers the messages of a level or lane. Each must be
 // acknowledged explicitly. The consumer has no limits.
 //
 // The body of a message is its payload. Its headers:
@@ -47,6 +50,8 @@
 //	Content-Type          the content type
 //	Swj-Generation        decimal; missing: 0
 //	Swj-Priority          decimal; missing: 100
+//	Swj-Lane              the lane of a message of a fair queue, 1 to 3; missing: 0, which is the
+//	                      level itself. A key with many recent messages has a high lane
 //	Swj-Expires           Unix milliseconds
 //	Swj-Not-Before        Unix milliseconds; the message is not delivered before
 //	Swj-Extra             JSON {"ct":...,"h":{name:value},"p":{name:text}}: a content type that
@@ -60,7 +65,8 @@
 //	                      that receives the notice acknowledges it
 //	Nats-Msg-Id           <q>.<level>.<id> and, from generation 1 on, /<generation>
 //	Nats-Expected-Last-Subject-Sequence
-//	                      0, so that a message does not replace another one of its id by accident
+//	                      0, so that a message does not replace another one of its id by accident.
+//	                      On a fair queue, from server 2.12 on, it is expected of all its lanes
 //
 // Other headers, which foreign programs write, are in Message.Headers. A plain publish of a body to
 // a T subject is a task like any other. A program that writes a message should expect sequence 0

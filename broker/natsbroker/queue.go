@@ -275,11 +275,7 @@ func (b *Broker) Describe(ctx context.Context, name string) (broker.Queue, error
 // valid or levels that do not ascend.
 func (b *Broker) Declare(ctx context.Context, qs ...broker.Queue) error {
 	for _, q := range qs {
-		err := broker.RefuseFair(q)
-		if err == nil {
-			err = b.declare(ctx, broker.Queue{Name: q.Name, Levels: slices.Clone(q.Levels), Fair: q.Fair})
-		}
-		if err != nil {
+		if err := b.declare(ctx, broker.Queue{Name: q.Name, Levels: slices.Clone(q.Levels), Fair: q.Fair}); err != nil {
 			return wrap(err, "declare", q.Name)
 		}
 	}
