@@ -325,3 +325,8 @@ func TestStopReturnsTheMessagesOfAllLanes(t *testing.T) {
 func TestLoads(t *testing.T) {
 	lanestest.Run(t, func(t testing.TB) broker.Broker { return connect(t, amqpbroker.Config{}) }, testserver.IsThorough())
 }
+
+// BenchmarkFair compares fair queues with plain ones.
+func BenchmarkFair(b *testing.B) {
+	lanestest.Bench(b, func(t testing.TB) broker.Broker { return connect(t, amqpbroker.Config{}) })
+}

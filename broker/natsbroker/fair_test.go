@@ -400,3 +400,8 @@ func TestLoads(t *testing.T) {
 	ns := testserver.Namespace()
 	lanestest.Run(t, func(t testing.TB) broker.Broker { return connect(t, natsbroker.Config{Namespace: ns}) }, testserver.IsThorough())
 }
+
+// BenchmarkFair compares fair queues with plain ones.
+func BenchmarkFair(b *testing.B) {
+	lanestest.Bench(b, func(t testing.TB) broker.Broker { return connect(t, natsbroker.Config{}) })
+}

@@ -67,7 +67,7 @@ func TestOldServer(t *testing.T) {
 	url := oldServer(t)
 	brokertest.Run(t, func(c testing.TB) *brokertest.Harness {
 		switch area := strings.Split(c.Name(), "/")[1]; area {
-		case "deliver", "order", "delay", "batch", "retry", "dead_letters", "lease", "witness":
+		case "deliver", "order", "fair", "delay", "batch", "retry", "dead_letters", "lease", "witness":
 		default:
 			c.Skip("does not depend on the server's version")
 		}
@@ -78,7 +78,7 @@ func TestOldServer(t *testing.T) {
 				return open(t, natsbroker.Config{Connect: natsconnect.Config{URLs: []string{url}}, Namespace: ns, MaxBody: 500_000})
 			},
 			Promises: brokertest.Promises{
-				Durable: true, ExactCount: true, Dedupe: true, Order: true, Priorities: true, Delays: true, Batch: true, Retry: true,
+				Durable: true, ExactCount: true, Dedupe: true, Order: true, Priorities: true, Lanes: true, Delays: true, Batch: true, Retry: true,
 				SyncAck: true, Resize: true, Inspect: true, DeadLetters: true, Oldest: true, Find: true, Queues: true, List: true, DeadByID: true, Watch: true, Witness: true, Outlives: true, Forgets: true, MaxBody: 500_000,
 			},
 			Leases: testLease,
