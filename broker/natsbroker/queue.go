@@ -256,10 +256,11 @@ func (b *Broker) warnLevels(ctx context.Context, want broker.Queue, have *queue)
 	}
 }
 
-// Describe implements [broker.Describer]. It waits for the server if this process does not know the
-// queue. Returns ErrNoQueue if the queue does not exist, ErrMalformed for a name that is not valid
-// or a damaged record.
+// Describe implements [broker.Describer]. It reads the queue's record from the server. Returns
+// ErrNoQueue if the queue does not exist, ErrMalformed for a name that is not valid or a damaged
+// record.
 func (b *Broker) Describe(ctx context.Context, name string) (broker.Queue, error) {
+	b.queues.Delete(name) // forces a read from the server
 	q, err := b.queue(ctx, name)
 	if err != nil {
 		return broker.Queue{}, wrap(err, "describe", name)
