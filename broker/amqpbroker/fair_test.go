@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/broker/amqpbroker"
+	"github.com/swarmiji/swarmiji/broker/brokertest"
 	"github.com/swarmiji/swarmiji/internal/lanes/lanestest"
 	"github.com/swarmiji/swarmiji/internal/testserver"
 	"github.com/swarmiji/swarmiji/internal/testwait"
@@ -329,4 +331,38 @@ func TestLoads(t *testing.T) {
 // BenchmarkFair compares fair queues with plain ones.
 func BenchmarkFair(b *testing.B) {
 	lanestest.Bench(b, func(t testing.TB) broker.Broker { return connect(t, amqpbroker.Config{}) })
+}
+
+// allFair is a Broker that declares each queue as a fair one.
+type allFair struct{ *amqpbroker.Broker }
+
+func (b allFair) Declare(ctx context.Context, qs ...broker.Queue) error {
+	for i := range qs {
+		qs[i].Fair = true
+	}
+	return b.Broker.Declare(ctx, qs...)
+}
+
+// TestConformanceOfFairQueues runs the suite with fair queues. It leaves out the cases that expect
+// an order of all messages, or that a subscription holds no more than its prefetch.
+func TestConformanceOfFairQueues(t *testing.T) {
+	testserver.Thorough(t)
+	t.Parallel()
+	ns := namespace(t, amqpbroker.Quorum)
+	others := regexp.MustCompile("/(order|prefetch|fair|watch|witness)/|restart|inspect/(Stats|Purge)$|list/held_messages$")
+	brokertest.Run(t, func(c testing.TB) *brokertest.Harness {
+		if others.MatchString(c.Name()) {
+			c.Skip("not for fair queues, or tried with plain ones")
+		}
+		h := harness(c, testserver.RequireRabbit(t), ns, amqpbroker.Quorum)
+		h.Promises.Order, h.Restart = false, nil
+		open, bounded, sever, isolate := h.Open, h.Bounded, h.Sever, h.Isolate
+		h.Open = func(t testing.TB) broker.Broker { return allFair{open(t).(*amqpbroker.Broker)} }
+		h.Bounded = func(t testing.TB, most int, age time.Duration) broker.Broker {
+			return allFair{bounded(t, most, age).(*amqpbroker.Broker)}
+		}
+		h.Sever = func(t testing.TB, b broker.Broker) { sever(t, b.(allFair).Broker) }
+		h.Isolate = func(t testing.TB, b broker.Broker) func() { return isolate(t, b.(allFair).Broker) }
+		return h
+	})
 }
