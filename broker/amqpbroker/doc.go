@@ -11,8 +11,8 @@
 //   - q.<queue> is the durable queue behind the default exchange, a quorum queue unless configured
 //     otherwise. A queue with priority levels has one queue q.<queue>:p<bound> for each further
 //     level. A fair queue has for each of these the lanes :f1 to :f3 too.
-//   - levels.<queue> is a stream with the priority levels of a queue and whether it is fair, such as
-//     "10,100" or "fair;100". A plain queue has none.
+//   - levels.<queue> is a stream with the priority levels of a queue and whether it is fair, such
+//     as "10,100" or "fair;100". A plain queue has none.
 //   - dead.<queue> holds the dead letters, from consumers and from RabbitMQ's delivery limit. If it
 //     is full the oldest is dropped.
 //   - delay.00 to delay.37 hold delayed messages, each for 2^n milliseconds. If the target queue

@@ -23,9 +23,9 @@ import (
 // a small stream beside the queue. Every process can read this log from its beginning, and its
 // first entry is valid for ever.
 //
-// A queue without a stream has one level and is not fair. A stream without an entry decides nothing: it may be
-// slow, or its creator may be about to write or may have died. A process that declares the queue
-// then writes an entry. If another entry comes first, that one is valid.
+// A queue without a stream has one level and is not fair. A stream without an entry decides
+// nothing: it may be slow, or its creator may be about to write or may have died. A process that
+// declares the queue then writes an entry. If another entry comes first, that one is valid.
 
 // levelsWait limits the time that a reader waits for the first entry of a stream.
 const levelsWait = 2 * time.Second
@@ -227,8 +227,8 @@ func (b *Broker) known(queue string) broker.Queue {
 }
 
 // Describe implements [broker.Describer]. It waits for the server. Returns ErrNoQueue if the queue
-// does not exist, ErrMalformed for a name that is not valid, and ErrUnavailable if its levels cannot
-// be read.
+// does not exist, ErrMalformed for a name that is not valid, and ErrUnavailable if its levels
+// cannot be read.
 func (b *Broker) Describe(ctx context.Context, queue string) (broker.Queue, error) {
 	_, err := b.route(queue, defaultPriority)
 	if err == nil {

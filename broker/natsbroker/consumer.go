@@ -20,8 +20,8 @@ const (
 )
 
 // consumerConfig returns the configuration of the server's consumer for a level or lane of a queue,
-// by its index in q.work. It sets no limits. The prefetch limits the deliveries, and the consuming process counts them to
-// dead-letter a poison message.
+// by its index in q.work. It sets no limits. The prefetch limits the deliveries, and the consuming
+// process counts them to dead-letter a poison message.
 func (b *Broker) consumerConfig(q *queue, level int, lease time.Duration) jetstream.ConsumerConfig {
 	return jetstream.ConsumerConfig{
 		Durable:       q.consumers[level],

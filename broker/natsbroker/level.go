@@ -71,8 +71,8 @@ type pullInbox struct {
 	heardAt     atomic.Int64 // when the server was heard last, in Unix nanoseconds
 }
 
-// newLevel returns level index of a subscription with the prefetch want, which passes its deliveries
-// to held. It does not start it.
+// newLevel returns level index of a subscription with the prefetch want, which passes its
+// deliveries to held. It does not start it.
 func newLevel(s *subscription, index, want int, held *lanes.Lane[delivery]) *level {
 	return &level{s: s, index: index, want: want, held: held, wake: wake.New(), resets: make(chan chan struct{})}
 }

@@ -39,7 +39,7 @@ type queue struct {
 // record is the JSON in a queue's record subject. A queue exists if it has a record. The record is
 // written once and never changed.
 type record struct {
-	// a list of bounds, or of a fair queue a fairLevels; see levelsOf
+	// a list of bounds, or of a fair queue a fairLevels; see parseRecord
 	Levels json.RawMessage `json:"levels,omitempty"`
 }
 
@@ -272,8 +272,8 @@ func (b *Broker) Describe(ctx context.Context, name string) (broker.Queue, error
 
 // Declare implements [broker.Declarer]. It creates the queues that do not exist, and waits for the
 // server. The levels and the fairness of the first declaration are valid for ever and for every
-// process. It stops at the first error; the queues before it exist then. Returns ErrMalformed for a name that is not
-// valid or levels that do not ascend.
+// process. It stops at the first error; the queues before it exist then. Returns ErrMalformed for a
+// name that is not valid or levels that do not ascend.
 func (b *Broker) Declare(ctx context.Context, qs ...broker.Queue) error {
 	for _, q := range qs {
 		if err := b.declare(ctx, broker.Queue{Name: q.Name, Levels: slices.Clone(q.Levels), Fair: q.Fair}); err != nil {
@@ -285,8 +285,8 @@ func (b *Broker) Declare(ctx context.Context, qs ...broker.Queue) error {
 
 // declare creates a queue if it does not exist, and notes in b.declared that this Broker has
 // declared it. It always asks the server and waits for it. If the queue exists with other levels
-// or another fairness, it logs that once and returns nil. Returns ErrMalformed if the levels do not ascend or the name
-// is not valid.
+// or another fairness, it logs that once and returns nil. Returns ErrMalformed if the levels do not
+// ascend or the name is not valid.
 func (b *Broker) declare(ctx context.Context, want broker.Queue) error {
 	if !ascending(want.Levels) {
 		return fmt.Errorf("%w: levels %v do not ascend", broker.ErrMalformed, want.Levels)

@@ -42,8 +42,8 @@ type subscription struct {
 // Subscribe implements [broker.Broker]. It creates the queue and its consumers if they do not
 // exist, and returns when they exist. The levels share Prefetch equally. The remainder goes to the
 // most urgent levels, and each level gets at least 1. Of a fair queue each lane has the whole part
-// of its level, so that one lane can keep all workers busy. Returns ErrMalformed for a name that is not
-// valid, a negative prefetch or a lease below 100 ms, and ErrClosed after Close.
+// of its level, so that one lane can keep all workers busy. Returns ErrMalformed for a name that is
+// not valid, a negative prefetch or a lease below 100 ms, and ErrClosed after Close.
 //
 // The lease belongs to the server's consumer, which all processes share. The first subscription
 // sets it. A subscription with a longer lease extends it for all. A shorter one takes effect only

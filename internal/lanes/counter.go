@@ -18,7 +18,8 @@ const (
 )
 
 // limits are the numbers of recent submissions from which a key leaves the lanes 0, 1 and 2. They
-// are a little below 4, 16 and 64, because a submission of a moment ago counts a little less than 1.
+// are a little below 4, 16 and 64, because a submission of a moment ago counts a little less than
+// 1.
 var limits = [Count - 1]float64{3.5, 15.5, 63.5}
 
 // Counter counts the recent submissions of each key by this process, and chooses their lanes. The
