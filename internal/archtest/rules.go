@@ -36,6 +36,12 @@ var layers = []rule{
 	},
 	{
 		"suite",
+		[]string{"internal/lanes/lanestest"},
+		[]string{"broker", "internal/lanes"},
+		"it measures the lanes of whatever broker it is given",
+	},
+	{
+		"suite",
 		[]string{"limit/limittest"},
 		[]string{"limit", "@leaves"},
 		"a suite knows its port and no adapter, so that every adapter can be held to it",

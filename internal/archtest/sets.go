@@ -12,7 +12,7 @@ var sets = map[string][]string{
 	"suites": {
 		"broker/brokertest", "resultstore/resultstoretest", "events/eventstest", "serializer/serializertest",
 		"internal/endtoend", "limit/limittest", "schedule/scheduletest", "history/historytest", "settings/settingstest",
-		"jobs/jobstest", "deferral/deferraltest", "inspect/inspecttest", "tasktest",
+		"jobs/jobstest", "deferral/deferraltest", "inspect/inspecttest", "internal/lanes/lanestest", "tasktest",
 	},
 	// addresses of servers for adapters
 	"connects": {"connect/amqpconnect", "connect/natsconnect", "sqldb"},

@@ -1,12 +1,11 @@
 package lanestest
 
 import (
-	"context"
+	"crypto/rand"
 	"fmt"
 	"testing"
 
 	"github.com/swarmiji/swarmiji/broker"
-	"github.com/swarmiji/swarmiji/internal/testserver"
 )
 
 // Bench compares a fair queue with a plain one: b.N messages of 10, 10,000 and 100,000 keys are
@@ -16,7 +15,7 @@ func Bench(b *testing.B, open func(t testing.TB) broker.Broker) {
 	for _, keys := range []int{10, 10_000, 100_000} {
 		for _, fair := range []bool{false, true} {
 			b.Run(fmt.Sprintf("keys=%d/fair=%v", keys, fair), func(b *testing.B) {
-				ctx, q := context.Background(), broker.Queue{Name: testserver.Namespace(), Fair: fair}
+				ctx, q := b.Context(), broker.Queue{Name: rand.Text(), Fair: fair}
 				br := open(b)
 				if err := broker.Declare(ctx, br, q); err != nil {
 					b.Fatal(err)

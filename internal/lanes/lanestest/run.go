@@ -1,13 +1,12 @@
 package lanestest
 
 import (
+	"crypto/rand"
 	"fmt"
 	"testing"
 
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/internal/lanes"
-	"github.com/swarmiji/swarmiji/internal/testserver"
-	"github.com/swarmiji/swarmiji/internal/testwait"
 )
 
 // Run measures two loads with 1, 4 and 16 producers: one heavy key beside 100 light ones, and ten
@@ -26,8 +25,8 @@ func Run(t *testing.T, open func(t testing.TB) broker.Broker, full bool) {
 		} {
 			t.Run(fmt.Sprintf("%s, %d producers", name, producers), func(t *testing.T) {
 				l.Producers, l.Prefetch = producers, 32
-				q := broker.Queue{Name: testserver.Namespace(), Fair: true}
-				r := l.run(testwait.Long(t), t, q, func() broker.Broker { return open(t) })
+				q := broker.Queue{Name: rand.Text(), Fair: true}
+				r := l.run(t.Context(), t, q, func() broker.Broker { return open(t) })
 				late := r.late(l.bound())
 				t.Logf("%d light tasks: %d above the bound of %d starts, %d above 1,000, the longest wait %d", len(r.waits), late, l.bound(), r.late(1000), r.longest())
 				if late*100 > 2*len(r.waits) {
