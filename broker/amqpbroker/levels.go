@@ -18,10 +18,10 @@ import (
 	"github.com/swarmiji/swarmiji/internal/wake"
 )
 
-// Every process must know the priority levels of a queue and whether it is fair, and AMQP does not
-// show a client how a queue was declared. So the first process that declares them writes them into
-// a small stream beside the queue. Every process can read this log from its beginning, and its
-// first entry is valid for ever.
+// Every process must know the priority levels of a queue and whether it is fair. AMQP does not show
+// a client how a queue was declared. So the first process that declares them writes them into a
+// small stream beside the queue. Every process can read this log from its beginning, and its first
+// entry is valid for ever.
 //
 // A queue without a stream has one level and is not fair. A stream without an entry decides
 // nothing: it may be slow, or its creator may be about to write or may have died. A process that
@@ -212,7 +212,7 @@ func (b *Broker) warnLevels(ctx context.Context, want broker.Queue) {
 	}
 }
 
-// known returns a queue with the levels and the fairness in b.queues. A queue that is not there has
+// known returns a queue with the levels and the fairness in b.queues. A queue without an entry has
 // one level and is not fair.
 func (b *Broker) known(queue string) broker.Queue {
 	q := broker.Queue{Name: queue}

@@ -245,8 +245,8 @@ func TestLaneIsKept(t *testing.T) {
 	testwait.Until(t, "the message in lane 2", func() bool { return stored(t, ns) == [4]int{0, 0, 1, 0} })
 }
 
-// TestSameMessageInAnotherLane shows that a message that is published again is dropped, and that a
-// newer generation replaces it, although its key has moved to another lane.
+// TestSameMessageInAnotherLane shows that a repeated message is dropped although its key has moved
+// to another lane. A newer generation replaces the message.
 func TestSameMessageInAnotherLane(t *testing.T) {
 	t.Parallel()
 	ns := testserver.Namespace()

@@ -22,7 +22,7 @@ type subscription struct {
 	q      *queue
 	lease  time.Duration            // of the consumers on the server
 	levels []*level                 // the most urgent first, and lane by lane
-	held   []*lanes.Level[delivery] // for each priority level, what Receive has not returned; guarded by mu
+	held   []*lanes.Level[delivery] // by priority level, not returned by Receive; guarded by mu
 	done   sync.WaitGroup
 
 	fetch   context.Context // ends with Close: no further messages are fetched

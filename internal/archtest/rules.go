@@ -276,15 +276,9 @@ var layers = []rule{
 	},
 	{
 		"L2",
-		[]string{"internal/lanes"},
+		[]string{"internal/lanes", "internal/messagecode"},
 		[]string{"broker", "@leaves"},
-		"adapters whose servers cannot hold a key back choose the lane of a message in one way",
-	},
-	{
-		"L2",
-		[]string{"internal/messagecode"},
-		[]string{"broker", "@leaves"},
-		"adapters whose servers know no headers store them in one form",
+		"adapters without turns choose a message's lane in one way; those whose servers know no headers store them in one form",
 	},
 	{
 		"L2",

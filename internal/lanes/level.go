@@ -8,8 +8,8 @@ import (
 	"github.com/swarmiji/swarmiji/internal/turns"
 )
 
-// Level holds the deliveries of one priority level that a subscription has received and not handed
-// out. Make one with [NewLevel]. Not safe for concurrent use.
+// Level holds the deliveries of one priority level that Receive has not returned. Make one with
+// [NewLevel]. Not safe for concurrent use.
 type Level[T any] struct {
 	lanes []*Lane[T]
 	turns laneTurns

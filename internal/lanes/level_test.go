@@ -10,8 +10,8 @@ import (
 	"github.com/swarmiji/swarmiji/broker"
 )
 
-// TestLevelKeepsWhatItHolds shows that All lists the deliveries in the order in which Pop returns
-// them, that each comes once, and that a key's deliveries of one lane come in their order.
+// TestLevelKeepsWhatItHolds shows that All lists the deliveries in the order of Pop, and that each
+// comes once. The deliveries of a key in one lane come in their order.
 func TestLevelKeepsWhatItHolds(t *testing.T) {
 	for _, fair := range []bool{false, true} {
 		t.Run(fmt.Sprint("fair ", fair), func(t *testing.T) {
