@@ -135,8 +135,11 @@ func (b *Broker) encodeForTime(ctx context.Context, p *publishing) error {
 		return err
 	}
 	work := p.queue.workOf(p.m.Priority, p.lane) + token
-	// the same message is the same in every lane
-	msgID := p.queue.msgID(p.queue.workOf(p.m.Priority, 0)+token, p.m.Generation)
+	same := work // the same message is the same in every lane
+	if p.lane > 0 {
+		same = p.queue.workOf(p.m.Priority, 0) + token
+	}
+	msgID := p.queue.msgID(same, p.m.Generation)
 	if p.at.IsZero() {
 		p.msg, err = encode(p.m, work, msgID)
 		return err
