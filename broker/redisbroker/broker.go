@@ -127,9 +127,9 @@ func (b *Broker) pause(ctx context.Context, attempt int) bool {
 
 // Declare implements [broker.Declarer]. It creates the queues that do not exist, one after the
 // other, and waits for the server and for the replicas of Config.WaitReplicas. A queue keeps the
-// levels with which it was declared first; other levels are logged once. Declare stops at the first
-// error; the queues before it exist then. The first success starts a check of the server's settings
-// in the background, see checkSettings.
+// levels and the fairness with which it was declared first; a difference is logged once. Declare
+// stops at the first error; the queues before it exist then. The first success starts a check of
+// the server's settings in the background, see checkSettings.
 //
 // Returns ErrMalformed for an invalid name or for levels that do not ascend or are too many,
 // ErrClosed after Close. Otherwise it returns the error of the server.
@@ -139,10 +139,7 @@ func (b *Broker) Declare(ctx context.Context, qs ...broker.Queue) error {
 		if err != nil {
 			return err
 		}
-		if err = broker.RefuseFair(want); err == nil {
-			err = q.declare(ctx, want.Levels)
-		}
-		if err != nil {
+		if err := q.declare(ctx, want.Levels, want.Fair); err != nil {
 			return wrap(err, "declare", want.Name)
 		}
 		b.checkSettings()
@@ -150,14 +147,14 @@ func (b *Broker) Declare(ctx context.Context, qs ...broker.Queue) error {
 	return nil
 }
 
-// declare creates the queue on the server if it does not exist, with the given level bounds. It
-// stores the levels that the queue has on the server in q.levels. If they differ from bounds, the
-// queue is used as it is, and the difference is logged once. It waits for the server. It takes
-// q.mu.
+// declare creates the queue on the server if it does not exist, with the given level bounds and
+// fairness. It stores the levels that the queue has on the server in q.levels. If they differ from
+// the given ones, the queue is used as it is, and the difference is logged once. It waits for the
+// server. It takes q.mu.
 //
 // Returns ErrMalformed if the bounds do not ascend, do not fit into 32 bits, or are more than
 // maxLevels. Returns errAnswer if the server's answer has another form.
-func (q *queue) declare(ctx context.Context, bounds []int) error {
+func (q *queue) declare(ctx context.Context, bounds []int, fair bool) error {
 	for i, bound := range bounds {
 		if i > 0 && bound <= bounds[i-1] || bound != int(int32(bound)) {
 			return fmt.Errorf("%w: levels %v do not ascend, or not within 32 bits", broker.ErrMalformed, bounds)
@@ -166,7 +163,7 @@ func (q *queue) declare(ctx context.Context, bounds []int) error {
 	if len(bounds) > maxLevels {
 		return fmt.Errorf("%w: %d levels, the limit is %d", broker.ErrMalformed, len(bounds), maxLevels)
 	}
-	want := levelsText(bounds)
+	want := levelsText(bounds, fair)
 	v, err := q.eval(ctx, q.b.write, q.b.scripts.declare, want)
 	if err != nil {
 		return err
@@ -175,10 +172,10 @@ func (q *queue) declare(ctx context.Context, bounds []int) error {
 	if err != nil || status != done {
 		return errors.Join(errAnswer, err)
 	}
-	if has := q.storeLevels(text(answer, 1)).text; has != want {
+	if has := q.storeLevels(text(answer, 1)); has.text != want {
 		q.warned.Do(func() {
-			q.b.cfg.Logger.WarnContext(ctx, "redis: the queue exists with other priority levels and is used as it is",
-				"queue", q.name, "levels", has, "asked", want)
+			q.b.cfg.Logger.WarnContext(ctx, "redis: the queue exists with other priority levels or another fairness and is used as it is",
+				"queue", q.name, "levels", levelsText(has.bounds, false), "asked", levelsText(bounds, false), "fair", has.fair, "asked_fair", fair)
 		})
 	}
 	return nil

@@ -9,10 +9,8 @@ var _ broker.Buffer = (*subscription)(nil)
 func (s *subscription) Buffered() (ms []*broker.Message) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, level := range s.ready {
-		for _, d := range level {
-			ms = append(ms, d.Message())
-		}
+	for _, d := range s.unread.all() {
+		ms = append(ms, d.Message())
 	}
 	return ms
 }

@@ -103,6 +103,8 @@ func clusterHarness(t testing.TB, srv *testserver.RedisCluster) *brokertest.Harn
 			}
 		},
 		Secret:      srv.Password(),
+		FairStarts:  2000,
+		Keys:        func(t testing.TB, _ broker.Broker, queue string) int { return fairKeys(t, ns, queue, srv.Nodes...) },
 		Promises:    promises,
 		Leases:      longLease(t),
 		Quiet:       300 * time.Millisecond,

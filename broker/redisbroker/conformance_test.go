@@ -24,7 +24,7 @@ const (
 // promises are the promises of a single server and of a cluster.
 var promises = brokertest.Promises{
 	Durable: true, ExactCount: true, Dedupe: true, Order: true, Priorities: true, Delays: true, Batch: true, Retry: true,
-	SyncAck: true, Resize: true, Inspect: true, DeadLetters: true, Oldest: true, Find: true, Queues: true, List: true, Watch: true, Witness: true, Outlives: true, MaxBody: testMaxBody,
+	SyncAck: true, Resize: true, Inspect: true, DeadLetters: true, Oldest: true, Find: true, Queues: true, List: true, Watch: true, Witness: true, Outlives: true, Fair: true, MaxBody: testMaxBody,
 }
 
 func TestConformance(t *testing.T) {
@@ -147,6 +147,8 @@ func singleHarness(t testing.TB, srv *testserver.Redis, lease time.Duration) *br
 			}
 		},
 		Secret:      srv.Password(),
+		FairStarts:  2000,
+		Keys:        func(t testing.TB, _ broker.Broker, queue string) int { return fairKeys(t, ns, queue, srv) },
 		Promises:    promises,
 		Leases:      lease,
 		Quiet:       300 * time.Millisecond,

@@ -9,7 +9,8 @@
 //
 // All keys of a queue begin with swj:{<namespace>.<queue>}: and so are in one slot of a cluster.
 //
-//	m         hash   the queue: version, counters, levels (upper bounds with commas; "" is one level)
+//	m         hash   the queue: version, counters, levels (upper bounds with commas; "" is one level;
+//	                 "fair" comes before the bounds of a fair queue)
 //	t         hash   key of a message -> the stored message
 //	r0, r1 …  lists  keys of the ready messages of a level, the next one at the left
 //	d         zset   keys of the delayed messages; the score is the time in microseconds since 1970
@@ -23,8 +24,22 @@
 //	g         hash   id -> the generations above 0 of its messages
 //	s         hash   elements of ready lists to skip, because their messages were deleted
 //	x         list   dead letters, the oldest first; deaddropped in m counts the dropped ones
-//	a         hash   since when the first message of a ready list waits, see arrived in lua/lib.lua
+//	a         hash   since when the first message of a ready list waits, see arrived in lua/plain.lua
 //	e:<key>   list   notes of starts of the message, the oldest first; expires after 24 h
+//
+// A fair queue has the ready messages in turns over fairness keys instead, for each level:
+//
+//	k0 …      zset   fairness keys; the score is the key's tag
+//	f0 …      hash   fairness key -> its line: '-' or '+', and its next ready messages
+//	f0:<key>  list   the ready messages behind a line that begins with '+'
+//
+// It also has these keys for all levels:
+//
+//	v         hash   second since 1970 -> the number of ready messages that arrived then
+//	w         hash   fairness key -> weight of its last message, if it had one other than 1
+//
+// lua/fair.lua describes tags and lines. Ready lists of a fair queue hold only messages that other
+// programs and older versions have added. The next claim moves them into the turns.
 //
 // The key of a message is its id. From generation 1 on it is the id, a space and the generation. An
 // owner is a subscription, under a random number. Each owner has a channel for notifications and
@@ -58,7 +73,8 @@
 //   - the length of its content type, 1 byte
 //   - the length of its headers and properties, 4 bytes
 //   - the content type
-//   - headers and properties, two msgpack maps, or nothing
+//   - headers and properties, two msgpack maps, or nothing; the headers swj-key and swj-weight, the
+//     fairness key and the weight, come first
 //   - the body
 //
 // A dead letter is stored as these parts:
@@ -98,6 +114,10 @@
 //   - Retry is atomic within a queue. Into another queue it is atomic on a single server and with
 //     Sentinel. On a cluster the successor is published first, so a crash between the two steps
 //     leaves one message too many.
+//
+// A fair queue has exact turns. Processor time of the server for a message, added and consumed, was
+// 0.8 to 0.95 of a plain queue's speed with ten keys. With one message a key, and with ten, it was
+// 0.45 to 0.55. A key without a backlog costs about 250 bytes.
 //
 // The server's clock decides about times and leases. If it is set forward by more than a lease,
 // leases end and the held messages are delivered again.

@@ -2,7 +2,7 @@ package redisbroker
 
 // ScriptHash returns the digest by which the server knows a script.
 func ScriptHash(name string) string {
-	s, err := loadScript(name)
+	s, err := loadScript(name, "plain")
 	if err != nil {
 		panic(err)
 	}
@@ -11,7 +11,7 @@ func ScriptHash(name string) string {
 
 // Source returns a script as it is sent to the server.
 func Source(name string) (string, error) {
-	s, err := loadScript(name)
+	s, err := loadScript(name, "plain")
 	if err != nil {
 		return "", err
 	}

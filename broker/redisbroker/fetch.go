@@ -159,7 +159,8 @@ func (f *fetcher) renewOwner() error {
 	f.unknownClaim = 0
 	s.mu.Lock()
 	old := s.owner
-	s.owner, s.levels = own, l
+	s.owner = own
+	s.unread.reset(l, s.unread.all())
 	s.wakeToClaim()
 	s.mu.Unlock()
 	s.b.stopListening(s, old)
@@ -277,10 +278,10 @@ func (f *fetcher) acceptClaim(own *owner, l *levels, answer []any, place int64, 
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(l.bounds) != len(s.levels.bounds) {
-		s.setLevels(l)
+	if l.number() != s.unread.levels.number() || l.fair != s.unread.levels.fair {
+		s.unread.reset(l, s.unread.all()) // another process has declared the queue
 	}
-	s.levels = l
+	s.unread.levels = l
 	if len(finished) > 0 {
 		own.open = slices.DeleteFunc(own.open, func(c *claim) bool { return slices.Contains(finished, c) })
 		own.done -= len(finished)
@@ -316,30 +317,15 @@ func (s *subscription) addHeld(own *owner, ds []*delivery) bool {
 			s.excess = append(s.excess, d)
 			continue
 		}
-		level := s.levels.levelOf(d.message.Priority)
-		s.ready[level] = append(s.ready[level], d)
-		s.unread++
+		s.unread.add(d)
 	}
-	if s.unread > 0 {
+	if s.unread.n > 0 {
 		s.receivable.Notify()
 	}
 	if len(s.excess) > 0 {
 		s.wakeFetcher()
 	}
 	return true
-}
-
-// setLevels sorts the ready deliveries by the levels l, which another process has declared, into a
-// new s.ready. It does not set s.levels. Call it with s.mu held.
-func (s *subscription) setLevels(l *levels) {
-	ready := make([][]*delivery, max(1, len(l.bounds)))
-	for _, ds := range s.ready {
-		for _, d := range ds {
-			level := l.levelOf(d.message.Priority)
-			ready[level] = append(ready[level], d)
-		}
-	}
-	s.ready = ready
 }
 
 // loseOwner marks own as lost. It closes the Lost channel of its deliveries, drops those that
@@ -352,12 +338,7 @@ func (s *subscription) loseOwner(own *owner) {
 	own.gone = true
 	close(own.lost)
 	clear(own.held)
-	for level := range s.ready {
-		s.ready[level] = slices.DeleteFunc(s.ready[level], func(d *delivery) bool { return d.claim.owner == own })
-	}
-	s.unread = 0
-	for _, ds := range s.ready {
-		s.unread += len(ds)
-	}
+	left := slices.DeleteFunc(s.unread.all(), func(d *delivery) bool { return d.claim.owner == own })
+	s.unread.reset(s.unread.levels, left)
 	s.wakeFetcher()
 }

@@ -50,13 +50,9 @@ func (s *subscription) lastClaim(own *owner) int64 {
 func (s *subscription) takeUnreceived() []*delivery {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	ds := s.excess
+	ds := append(s.excess, s.unread.all()...)
 	s.excess = nil
-	for level, list := range s.ready {
-		ds = append(ds, list...)
-		s.ready[level] = nil
-	}
-	s.unread = 0
+	s.unread.reset(s.unread.levels, nil)
 	return ds
 }
 

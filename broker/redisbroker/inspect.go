@@ -17,6 +17,7 @@ const purgeChunk = 500
 //
 // Oldest is up to a second too early, and in a long backlog a few percent of the age. It may be too
 // late for messages that a consumer gave back, or that an older version or another program added.
+// In a fair queue it is exact to the second; seconds are merged if more than 64 have messages.
 func (b *Broker) Stats(ctx context.Context, queue string) (broker.Stats, error) {
 	q, err := b.open(queue)
 	if err != nil {

@@ -40,6 +40,10 @@ func (b *Broker) Queues(ctx context.Context) ([]string, error) {
 // dead letters need a few. A waiting message has a time only if it was delayed, is due, and was not
 // made ready yet. A page has about 4 MB at most. It waits for the server.
 //
+// Of a fair queue it shows the next turns of all keys first. Behind the first eight turns of each
+// key the order is only about that of delivery. With thousands of keys a page may have few messages
+// or none, and another page follows.
+//
 // Returns ErrNoQueue if the queue does not exist, ErrMalformed for an invalid name, place or
 // cursor, ErrClosed after Close, and errors of the server.
 func (b *Broker) List(ctx context.Context, queue string, lq broker.ListQuery) (broker.Page, error) {
@@ -70,7 +74,7 @@ func (q *queue) listReady(ctx context.Context, lq broker.ListQuery) (broker.Page
 	section, index := "0", "0"
 	if lq.Cursor != "" {
 		section, index, _ = strings.Cut(lq.Cursor, ".")
-		if !isNumber(section, 16) || !isNumber(index, 31) {
+		if !isNumber(section, 16) || !isNumber(index, 53) {
 			return broker.Page{}, broker.MalformedCursor(lq.Cursor)
 		}
 	}

@@ -23,6 +23,9 @@ func nodeKey(namespace, node string) string { return newNames(namespace, "").pre
 // ready returns the key of the list with the ready messages of a level.
 func (n names) ready(level int) string { return n.prefix + "r" + strconv.Itoa(level) }
 
+// turns returns the key of the set of the fairness keys of a level, in a fair queue.
+func (n names) turns(level int) string { return n.prefix + "k" + strconv.Itoa(level) }
+
 // channels returns the common beginning of the names of the owners' channels.
 func (n names) channels() string { return n.prefix + "w" }
 

@@ -70,16 +70,14 @@ func (b *Broker) pollTogether(ts []waitingSub) {
 	args := make([]any, 0, 3*len(ts))
 	for _, t := range ts {
 		n := &t.s.q.names
-		lists := max(1, len(t.s.q.knownLevels().bounds))
+		ready := t.s.q.knownLevels().readyKeys(n)
 		keys = append(keys, n.part("d"), n.part("o"))
-		for i := range lists {
-			keys = append(keys, n.ready(i))
-		}
+		keys = append(keys, ready...)
 		renew := int64(0)
 		if t.renew {
 			renew = t.s.lease.Microseconds()
 		}
-		args = append(args, lists, t.own.number, renew)
+		args = append(args, len(ready), t.own.number, renew)
 	}
 	ctx, cancel := context.WithTimeout(b.ctx, pollTimeout)
 	defer cancel()

@@ -38,10 +38,11 @@ type queue struct {
 	levels *levels // as the server reported them last
 }
 
-// levels holds the priority levels of a queue. It does not change.
+// levels holds the priority levels of a queue, and whether it is fair. It does not change.
 type levels struct {
 	text   string // as stored on the server
 	bounds []int
+	fair   bool
 	cache  sync.Map // *script -> its keys, for scripts that use one queue
 }
 
@@ -49,13 +50,31 @@ type levels struct {
 // or nil. The result must not be changed.
 func (l *levels) keys(s *script, q, from *queue) []string {
 	if from != nil {
-		return s.keys(q, from, len(l.bounds))
+		return s.keys(q, from, l)
 	}
 	if keys, ok := l.cache.Load(s); ok {
 		return keys.([]string) //nolint:forcetypeassert // nothing else is in it
 	}
-	keys := s.keys(q, nil, len(l.bounds))
+	keys := s.keys(q, nil, l)
 	l.cache.Store(s, keys)
+	return keys
+}
+
+// number returns the number of levels, at least 1.
+func (l *levels) number() int { return max(1, len(l.bounds)) }
+
+// readyKeys returns the keys that exist while the queue n has ready messages: the ready list of
+// each level, and of a fair queue then the set of fairness keys of each level.
+func (l *levels) readyKeys(n *names) []string {
+	keys := make([]string, 0, 2*l.number())
+	for i := range l.number() {
+		keys = append(keys, n.ready(i))
+	}
+	if l.fair {
+		for i := range l.number() {
+			keys = append(keys, n.turns(i))
+		}
+	}
 	return keys
 }
 
@@ -86,10 +105,14 @@ func (b *Broker) queue(name string) (*queue, error) {
 	return got.(*queue), nil //nolint:forcetypeassert // nothing else is in it
 }
 
-// parseLevels returns the levels in their stored form, bounds with commas. Parts that are not
-// numbers are skipped; "" is one level.
+// fairMark is the first part of the stored levels of a fair queue. An older version of the library
+// skips it.
+const fairMark = "fair"
+
+// parseLevels returns the levels from their stored form, parts with commas between. The first part
+// may be fairMark, the others are bounds. Parts that are not numbers are skipped; "" is one level.
 func (q *queue) parseLevels(text string) *levels {
-	l := &levels{text: text}
+	l := &levels{text: text, fair: strings.HasPrefix(text, fairMark)}
 	for s := range strings.SplitSeq(text, ",") {
 		if n, err := strconv.Atoi(s); err == nil {
 			l.bounds = append(l.bounds, n)
@@ -98,11 +121,14 @@ func (q *queue) parseLevels(text string) *levels {
 	return l
 }
 
-// levelsText returns the stored form of the level bounds: the numbers, separated by commas.
-func levelsText(bounds []int) string {
-	s := make([]string, len(bounds))
-	for i, n := range bounds {
-		s[i] = strconv.Itoa(n)
+// levelsText returns the stored form of the level bounds, and of fairness, see parseLevels.
+func levelsText(bounds []int, fair bool) string {
+	s := make([]string, 0, len(bounds)+1)
+	if fair {
+		s = append(s, fairMark)
+	}
+	for _, n := range bounds {
+		s = append(s, strconv.Itoa(n))
 	}
 	return strings.Join(s, ",")
 }
@@ -152,6 +178,7 @@ func (q *queue) callWithLevels(ctx context.Context, eval evaluator, s *script, a
 func (q *queue) callFrom(ctx context.Context, eval evaluator, s *script, from *queue, args ...any) ([]any, *levels, error) {
 	l := q.knownLevels()
 	for range 3 {
+		s := s.forLevels(l)
 		v, err := eval(ctx, s.Script, l.keys(s, q, from), append([]any{l.text}, args...)...)
 		if err != nil {
 			return nil, l, err
@@ -168,7 +195,7 @@ func (q *queue) callFrom(ctx context.Context, eval evaluator, s *script, from *q
 		}
 		return answer, l, nil
 	}
-	return nil, l, fmt.Errorf("%w: the queue's priority levels changed during the call", errAnswer)
+	return nil, l, fmt.Errorf("%w: the queue's priority levels or its fairness changed during the call", errAnswer)
 }
 
 // parseAnswer returns the answer of a script as a list, and its status, the list's first element.

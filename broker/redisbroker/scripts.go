@@ -19,6 +19,15 @@ type script struct {
 	source string
 	parts  []string // "from.t" is the table t of the queue from which a message is moved
 	lists  bool     // the lists of ready messages follow
+	fair   *script  // the script for fair queues; nil if it is the same
+}
+
+// forLevels returns the script for a queue with the levels l.
+func (s *script) forLevels(l *levels) *script {
+	if l.fair && s.fair != nil {
+		return s.fair
+	}
+	return s
 }
 
 // scripts holds the Lua scripts that the server executes. Each file documents its arguments and its
@@ -26,7 +35,7 @@ type script struct {
 type scripts struct {
 	declare, enqueue, subscribe, renew, claim, ack, release, leave, bury, retry *script
 	find, update, stats, purge, putDead, dropDead, dead, purgeDead, mute        *script
-	note, judge, node, look, tend, list                                         *script
+	note, judge, node, look, tend, list, describe                               *script
 }
 
 // loadScripts loads all scripts from the embedded files. It returns an error if a file is missing
@@ -38,41 +47,69 @@ func loadScripts() (*scripts, error) {
 		"ack": &s.ack, "release": &s.release, "leave": &s.leave, "bury": &s.bury, "retry": &s.retry, "find": &s.find,
 		"update": &s.update, "stats": &s.stats, "purge": &s.purge, "putdead": &s.putDead, "dropdead": &s.dropDead, "dead": &s.dead,
 		"purgedead": &s.purgeDead, "mute": &s.mute, "note": &s.note, "judge": &s.judge, "node": &s.node,
-		"look": &s.look, "tend": &s.tend, "list": &s.list,
+		"look": &s.look, "tend": &s.tend, "list": &s.list, "describe": &s.describe,
 	} {
 		var err error
-		if *to, err = loadScript(name); err != nil {
+		if *to, err = loadScript(name, "plain"); err != nil {
 			return nil, fmt.Errorf("redisbroker: script %s: %w", name, err)
+		}
+		if !(*to).lists {
+			continue
+		}
+		if (*to).fair, err = loadScript(name, "fair"); err != nil {
+			return nil, fmt.Errorf("redisbroker: script %s for fair queues: %w", name, err)
 		}
 	}
 	return s, nil
 }
 
-// loadScript loads one script from the embedded files. Its text consists of the file's first line,
-// with the flags for the server, the library functions that it uses, and the other lines. Names of
-// keys are replaced by their indexes in KEYS. Returns an error if a file does not exist or a name
-// of a key is unknown.
-func loadScript(name string) (*script, error) {
-	lib, err := sources.ReadFile("lua/lib.lua")
+// loadScript loads one script from the embedded files, for queues of a kind, "plain" or "fair". A
+// fair queue has some scripts of its own, with "fair" before the name. The text consists of the
+// file's first line, with the flags for the server, the library functions that it uses, and the
+// other lines. Names of keys are replaced by their indexes in KEYS. Returns an error if a file does
+// not exist or a name of a key is unknown.
+func loadScript(name, kind string) (*script, error) {
+	lib := ""
+	for _, file := range []string{"lib", kind, "moves"} {
+		text, err := sources.ReadFile("lua/" + file + ".lua")
+		if err != nil {
+			return nil, err
+		}
+		_, functions, _ := strings.Cut(string(text), "\n\n")
+		lib += "\n\n" + strings.TrimSuffix(functions, "\n")
+	}
+	text, err := sources.ReadFile("lua/" + kind + name + ".lua")
+	if err != nil {
+		text, err = sources.ReadFile("lua/" + name + ".lua")
+	}
 	if err != nil {
 		return nil, err
 	}
-	text, err := sources.ReadFile("lua/" + name + ".lua")
-	if err != nil {
-		return nil, err
-	}
-	first, rest, _ := strings.Cut(string(text), "\n")
+	first, rest, _ := strings.Cut(linesFor(kind, string(text)), "\n")
 	_, after, _ := strings.Cut(rest, "-- KEYS: ")
 	line, _, _ := strings.Cut(after, "\n")
 	s := &script{parts: strings.Fields(line)}
 	if n := len(s.parts) - 1; n >= 0 && s.parts[n] == "r" {
 		s.parts, s.lists = s.parts[:n], true
 	}
-	if s.source, err = s.substituteKeys(first + "\n" + usedFunctions(string(lib), rest) + rest); err != nil {
+	if s.source, err = s.substituteKeys(first + "\n" + usedFunctions(lib, rest) + rest); err != nil {
 		return nil, err
 	}
 	s.Script = redisconn.NewScript(s.source)
 	return s, nil
+}
+
+// linesFor returns the text of a script without the lines that are only for queues of another kind.
+// These end with "-- of plain queues" or "-- of fair queues".
+func linesFor(kind, text string) string {
+	kept := ""
+	for line := range strings.Lines(text) {
+		_, of, _ := strings.Cut(line, " -- of ")
+		if other, marked := strings.CutSuffix(of, " queues\n"); !marked || other == kind {
+			kept += line
+		}
+	}
+	return kept
 }
 
 // usedFunctions returns the functions of the library lib that text uses, directly or through
@@ -119,11 +156,11 @@ func (s *script) substituteKeys(source string) (string, error) {
 	return strings.Join(texts, ""), nil
 }
 
-// keys returns the names of the script's keys for queue q, in the order of KEYS: its parts, then
-// the ready lists of the given number of levels if the script uses them. from is the queue from
+// keys returns the names of the script's keys for queue q, in the order of KEYS. The parts come
+// first, then readyKeys of the levels l if the script uses ready lists. from is the queue from
 // which a message is moved, or nil.
-func (s *script) keys(q, from *queue, levels int) []string {
-	keys := make([]string, 0, len(s.parts)+levels)
+func (s *script) keys(q, from *queue, l *levels) []string {
+	keys := make([]string, 0, len(s.parts)+2*l.number())
 	for _, part := range s.parts {
 		if other, ok := strings.CutPrefix(part, "from."); ok {
 			keys = append(keys, from.names.part(other))
@@ -132,9 +169,7 @@ func (s *script) keys(q, from *queue, levels int) []string {
 		}
 	}
 	if s.lists {
-		for i := range max(levels, 1) {
-			keys = append(keys, q.names.ready(i))
-		}
+		keys = append(keys, l.readyKeys(&q.names)...)
 	}
 	return keys
 }

@@ -37,14 +37,12 @@ type subscription struct {
 	mu       sync.Mutex
 	limit    int // limit of messages held; math.MaxInt: no limit
 	owner    *owner
-	levels   *levels
-	ready    [][]*delivery // held and not received, by level
-	unread   int           // number of messages in ready
-	excess   []*delivery   // arrived after the prefetch was reduced or the subscription closed
-	drained  bool          // the server delivers new messages without a claim
-	wakeups  uint64        // number of notifications so far
-	quiet    bool          // no message arrived for a while: finished claims can be reported
-	err      error         // error that Receive returns until a step succeeds
+	unread   unread
+	excess   []*delivery // arrived after the prefetch was reduced or the subscription closed
+	drained  bool        // the server delivers new messages without a claim
+	wakeups  uint64      // number of notifications so far
+	quiet    bool        // no message arrived for a while: finished claims can be reported
+	err      error       // error that Receive returns until a step succeeds
 	isClosed bool
 	isIdle   bool // idle is closed
 }
@@ -108,8 +106,7 @@ func (b *Broker) Subscribe(ctx context.Context, name string, o broker.SubscribeO
 	if err != nil {
 		return nil, wrap(err, "subscribe to", name)
 	}
-	s.owner, s.levels = own, l
-	s.ready = make([][]*delivery, max(1, len(l.bounds)))
+	s.owner, s.unread = own, newUnread(l)
 	if !b.addSubscription(s) {
 		_ = s.removeOwner(ctx, own) // otherwise its lease ends
 		return nil, fmt.Errorf("redis subscribe to %.128q: %w", name, errClosed)
@@ -161,9 +158,9 @@ func (s *subscription) wakeToClaim() {
 func (s *subscription) wakeFetcher() { s.wakeFetch.Notify() }
 
 // Receive implements [broker.Subscription]. It blocks until a message is held, ctx ends, or the
-// subscription is closed, and returns the most urgent message. A held message is returned even if
-// ctx has ended. Returns ctx's error if ctx ends first, ErrClosed after Close, and ErrAccess while
-// the server refuses claims.
+// subscription is closed. It returns the most urgent message, of a fair queue that of the next
+// turn. A held message is returned even if ctx has ended. Returns ctx's error if ctx ends first,
+// ErrClosed after Close, and ErrAccess while the server refuses claims.
 func (s *subscription) Receive(ctx context.Context) (broker.Delivery, error) {
 	for {
 		d, err := s.takeReady()
@@ -194,14 +191,8 @@ func (s *subscription) takeReady() (broker.Delivery, error) {
 	if s.isClosed {
 		return nil, fmt.Errorf("redis receive from %.128q: %w: the subscription is closed", s.q.name, broker.ErrClosed)
 	}
-	for level, ds := range s.ready {
-		if len(ds) == 0 {
-			continue
-		}
-		d := ds[0]
-		ds[0] = nil
-		s.ready[level] = ds[1:]
-		if s.unread--; s.unread > 0 {
+	if d := s.unread.next(); d != nil {
+		if s.unread.n > 0 {
 			s.receivable.Notify() // for another waiting call of Receive
 		}
 		if s.claimable() > 0 {
@@ -225,11 +216,11 @@ func (s *subscription) takeReady() (broker.Delivery, error) {
 //   - few places are free compared with the ready messages
 func (s *subscription) claimable() int {
 	free := s.limit - len(s.owner.held)
-	if s.isClosed || s.drained || free <= 0 || s.unread >= maxClaim/2 {
+	if s.isClosed || s.drained || free <= 0 || s.unread.n >= maxClaim/2 {
 		return 0
 	}
-	free = min(free, maxClaim-s.unread)
-	if s.unread > free {
+	free = min(free, maxClaim-s.unread.n)
+	if s.unread.n > free {
 		return 0
 	}
 	return free

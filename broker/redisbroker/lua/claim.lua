@@ -87,8 +87,9 @@ end
 if next[2] then wait = math.max(0, math.ceil(next[2] - now)) end
 
 local want = tonumber(ARGV[5])
-local keys, out = take(list, want, tonumber(ARGV[7]), tonumber(ARGV[8]), 4)
+local keys, out, early = take(list, want, tonumber(ARGV[7]), tonumber(ARGV[8]), 4)
 local count = #keys
+more = more or early == true
 if count > 0 then out[4] = counts(keys) end
 if count == want then more = true end -- the owner claims again when it has room
 local mode = ARGV[10] == '' and 'n' or ARGV[10]

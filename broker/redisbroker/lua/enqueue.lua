@@ -14,8 +14,9 @@ local levels = redis.call('HGET', K.m, 'levels')
 if not levels then return {0} end
 if levels ~= ARGV[1] then return {2, levels} end
 local count = ARGV[3] + ARGV[4]
-local plain = ARGV[4] == '0' and ARGV[1] == ''
-if plain then -- the usual case: no times, one level, and then: all new, of generation 0
+local plain = ARGV[4] == '0' and ARGV[1] == '' -- of plain queues
+local plain = ARGV[4] == '0' -- of fair queues
+if plain then -- the usual case: no times, one level or fair, and then: all new, of generation 0
   local keys = {}
   for i = 1, count do
     local key = ARGV[3 + 2 * i]
@@ -45,7 +46,7 @@ if plain then -- the usual case: no times, one level, and then: all new, of gene
     if owner then
       local record = redis.call('HGET', K.c, owner) or ''
       local free = tonumber(string.match(record, '^%d+:(%d+):c:') or 0)
-      if #keys == count and count <= free and redis.call('EXISTS', K.r(1)) == 0 then
+      if #keys == count and count <= free and redis.call('EXISTS', K.r()) == 0 then
         local flat, size = {}, 0
         for i = 1, 2 * count do
           flat[i] = ARGV[4 + i]
@@ -54,8 +55,12 @@ if plain then -- the usual case: no times, one level, and then: all new, of gene
         if size <= 65536 and offer(ARGV[2], owner, record, keys, flat, false, true, #owners == 1) then return {1} end
       end
     end
-    arrived(1, #keys, redis.call('RPUSH', K.r(1), unpack(keys)))
-    if owner then hand({}, ARGV[2]) end
+    arrived(1, #keys, redis.call('RPUSH', K.r(1), unpack(keys))) -- of plain queues
+    if owner then hand({}, ARGV[2]) end -- of plain queues
+    local list, values = bounds(levels), #keys == count and {} or nil -- of fair queues
+    for i = 1, values and count or 0 do values[i] = ARGV[4 + 2 * i] end -- of fair queues
+    put(list, keys, false, values) -- of fair queues
+    if owner then hand(list, ARGV[2]) end -- of fair queues
     return {1}
   end
 end

@@ -19,7 +19,7 @@ for place = 1, math.max(1, #bounds(meta[1])) do
   local length = redis.call('LLEN', K.r(place))
   ready = ready + length
   local known = length > 0 and redis.call('HMGET', K.a, 'n' .. place, 'm' .. place)
-  if known and known[2] then -- see arrived in lib.lua
+  if known and known[2] then -- see arrived in plain.lua
     local first, at = tonumber(known[1]) - length, nil
     for before, time in string.gmatch(known[2], '(%d+):(%d+)') do
       if not at or tonumber(before) <= first then at = time end

@@ -1,8 +1,8 @@
 #!lua flags=allow-oom
 -- Renews the leases of owners in several queues, and checks which of the queues have something to
 -- claim: ready messages, due ones, or ended leases.
--- KEYS: of each queue: d, o and its lists.
--- ARGV: for each queue: 1 the number of its ready lists, 2 the owner, 3 the time in microseconds by
+-- KEYS: of each queue: d, o, its ready lists and its sets of fairness keys.
+-- ARGV: for each queue: 1 the number of these lists and sets, 2 the owner, 3 the time in microseconds by
 -- which to renew the lease, 0: no renewal.
 -- Returns a text with one character for each queue: 0 nothing to claim, 1 something to claim, 2 the
 -- owner's lease has ended.

@@ -23,7 +23,7 @@ if ARGV[6] and ARGV[6] ~= '0' then
   local now = clock()
   ready = due(ARGV[6], now) <= now
 end
-if ARGV[4] == key and not at and ready and level(list, ARGV[5]) == place then -- the message keeps its place
+if ARGV[4] == key and not at and ready and sameplace(list, value, ARGV[5]) then -- the message keeps its place
   redis.call('HSET', K.t, key, ARGV[5])
   redis.call('HDEL', K.n, key)
   return {1}
@@ -31,7 +31,7 @@ end
 if at then
   redis.call('ZREM', K.d, key)
 else
-  ghost(place, key)
+  withdraw(list, place, key, value)
 end
 forget(K.t, K.n, K.g, {key})
 if ARGV[4] then add(levels, ARGV[2], 1, {ARGV[4], ARGV[5]}, not ready and {ARGV[6]} or {}) end
