@@ -354,8 +354,8 @@ func (t *texts) forSQLite(now, once string) {
 		WHERE queue = $1 AND due <= ` + once + ` AND leased <= ` + once + ` LIMIT $2)`
 }
 
-// claimText returns PostgreSQL's texts.claim. found is a query that locks free rows f. The message m
-// of such a row is the one for which same holds. next is the time until the next message is due.
+// claimText returns PostgreSQL's texts.claim. found is a query that locks free rows f. The message
+// m of such a row is the one for which same holds. next is the time until the next message is due.
 func (t *texts) claimText(now, found, same, next string) string {
 	return `WITH c AS MATERIALIZED (SELECT ` + now + ` AS t, set_config('synchronous_commit', 'off', true)), f AS MATERIALIZED (
 			` + found + `
