@@ -18,9 +18,13 @@ import (
 
 // Broker is a [broker.Broker] over a SQL database. Create it with [New].
 type Broker struct {
-	cfg     Config
-	conn    *sqlconn.Conn
-	text    *texts
+	cfg  Config
+	conn *sqlconn.Conn
+	text *texts
+
+	fairText   *texts        // for fair queues
+	fairTables *sqlconn.Conn // makes the tables of fair queues, when the first one is declared
+
 	out     *sqlconn.Batcher[row]   // sends published messages
 	peeks   *sqlconn.Batcher[*peek] // reads for all waiting subscriptions
 	nodes   nodes                   // nodes that noted starts through this Broker
@@ -58,6 +62,7 @@ var (
 	_ broker.QueueLister    = (*Broker)(nil)
 	_ broker.Lister         = (*Broker)(nil)
 	_ broker.DeadFinder     = (*Broker)(nil)
+	_ broker.Describer      = (*Broker)(nil)
 	_ broker.Watcher        = (*Broker)(nil)
 	_ broker.Witness        = (*Broker)(nil)
 	_ broker.TxPublisher    = (*Broker)(nil)
@@ -74,6 +79,7 @@ var (
 func New(cfg Config) (*Broker, error) {
 	err := cfg.check()
 	conn, connErr := sqlconn.Of(cfg.DB, "broker")
+	fair, _ := sqlconn.Of(cfg.DB, "fair") // its error is the same
 	if connErr != nil {
 		connErr = fmt.Errorf("sqlbroker: %w", connErr)
 	}
@@ -81,13 +87,13 @@ func New(cfg Config) (*Broker, error) {
 		return nil, err
 	}
 	b := &Broker{
-		cfg: cfg, conn: conn, text: newTexts(conn.Dialect()),
+		cfg: cfg, conn: conn, text: newTexts(conn.Dialect(), false), fairTables: fair, fairText: newTexts(conn.Dialect(), true),
 		subs: make(map[*subscription]struct{}), closeDone: make(chan struct{}), begun: time.Now(),
 	}
 	b.life, b.end = context.WithCancel(context.Background())
 	b.calls, b.cut = context.WithCancel(context.Background())
 	b.out = &sqlconn.Batcher[row]{
-		Owner: b.owner(), Send: b.insert, Kind: sqlconn.Always[row](conn.Single), Size: rowSize, Resend: b.isSame,
+		Owner: b.owner(), Send: b.insert, Kind: b.inserting, Size: rowSize, Resend: b.isSame,
 	}
 	reader := b.owner()
 	reader.Ready = b.readyToPeek
@@ -230,7 +236,7 @@ func (b *Broker) Close(ctx context.Context) error {
 	case <-ctx.Done():
 	}
 	b.cut() // ends the statements that still run
-	err := b.conn.Close(ctx)
+	err := errors.Join(b.conn.Close(ctx), b.fairTables.Close(ctx))
 	select {
 	case <-answered:
 	case <-ctx.Done():

@@ -30,7 +30,35 @@ const (
 var promises = brokertest.Promises{
 	Durable: true, ExactCount: true, Dedupe: true, Order: true, Priorities: true, Delays: true, Batch: true, Retry: true,
 	SyncAck: true, Resize: true, Inspect: true, DeadLetters: true, Oldest: true, Find: true, Queues: true, List: true, DeadByID: true, Watch: true, Witness: true, Transactions: true,
-	Outlives: true, MaxBody: testMaxBody,
+	Outlives: true, Fair: true, MaxBody: testMaxBody,
+}
+
+// TestConformanceFair runs the suite with all queues fair. Messages without a key are in order, so
+// each case holds.
+func TestConformanceFair(t *testing.T) {
+	t.Parallel()
+	fair := func(c testing.TB, h *brokertest.Harness) *brokertest.Harness {
+		if strings.Contains(c.Name(), "/fair/") {
+			c.Skip("these cases choose which queues are fair")
+		}
+		plain := h.Open
+		h.Open = func(t testing.TB) broker.Broker {
+			b := plain(t)
+			sqlbroker.AllFair(b.(owner).Broker)
+			return b
+		}
+		return h
+	}
+	t.Run("sqlite", func(t *testing.T) {
+		t.Parallel()
+		url := "sqlite://" + filepath.Join(memoryDir(t), "app.db")
+		brokertest.Run(t, func(c testing.TB) *brokertest.Harness { return fair(c, sqliteHarness(c, url)) })
+	})
+	t.Run("postgres", func(t *testing.T) {
+		t.Parallel()
+		srv := testserver.OwnPostgres(t, testserver.PostgresConfig{}) // the suite restarts it
+		brokertest.Run(t, func(c testing.TB) *brokertest.Harness { return fair(c, postgresHarness(c, srv, srv.URL(), 0)) })
+	})
 }
 
 // config returns the settings of the Brokers of the tests.
@@ -76,25 +104,42 @@ func TestConformanceSQLite(t *testing.T) {
 	t.Parallel()
 	url := "sqlite://" + filepath.Join(memoryDir(t), "app.db")
 	brokertest.Run(t, func(c testing.TB) *brokertest.Harness {
-		ns := testserver.Namespace() // many namespaces share one file
-		return &brokertest.Harness{
-			Open:    func(t testing.TB) broker.Broker { return owning(t, config(t, url, ns)) },
-			Restart: func(testing.TB) {}, // a file has no server
-			Bounded: func(t testing.TB, most int, age time.Duration) broker.Broker {
-				cfg := config(t, url, ns)
-				cfg.DeadMax, cfg.DeadTTL = most, age
-				return owning(t, cfg)
-			},
-			Begin:       begin(url),
-			Foreign:     foreign(c),
-			Promises:    promises,
-			Leases:      leases(c),
-			Quiet:       150 * time.Millisecond,
-			ModelChecks: 10,
-			ModelSteps:  15,
-			Report:      "../../docs/capabilities/broker-sqlite.json",
-		}
+		h := sqliteHarness(c, url)
+		h.Report = "../../docs/capabilities/broker-sqlite.json"
+		return h
 	})
+}
+
+// keys returns the number of keys with messages in a fair queue.
+func keys(t testing.TB, b broker.Broker, queue string) int {
+	n, err := sqlbroker.Keys(t.Context(), b.(owner).Broker, queue)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// sqliteHarness returns a Harness with Brokers over a file.
+func sqliteHarness(c testing.TB, url string) *brokertest.Harness {
+	ns := testserver.Namespace() // many namespaces share one file
+	return &brokertest.Harness{
+		Open:    func(t testing.TB) broker.Broker { return owning(t, config(t, url, ns)) },
+		Restart: func(testing.TB) {}, // a file has no server
+		Bounded: func(t testing.TB, most int, age time.Duration) broker.Broker {
+			cfg := config(t, url, ns)
+			cfg.DeadMax, cfg.DeadTTL = most, age
+			return owning(t, cfg)
+		},
+		Begin:       begin(url),
+		Foreign:     foreign(c),
+		Promises:    promises,
+		Keys:        keys,
+		Leases:      leases(c),
+		Quiet:       150 * time.Millisecond,
+		ModelChecks: 10,
+		ModelSteps:  15,
+		FairStarts:  2000,
+	}
 }
 
 func TestConformancePostgres(t *testing.T) {
@@ -123,7 +168,7 @@ func TestConformancePgBouncer(t *testing.T) {
 	t.Run("listened", func(t *testing.T) {
 		brokertest.Run(t, func(c testing.TB) *brokertest.Harness {
 			area := strings.Split(c.Name(), "/")[2]
-			if !slices.Contains([]string{"batch", "retry", "settle", "transaction"}, area) {
+			if !slices.Contains([]string{"batch", "fair", "retry", "settle", "transaction"}, area) {
 				testserver.Thorough(c) // these have all kinds of statements
 			}
 			return postgresHarness(c, srv, pooler.Listened(srv.URL()), 0)
@@ -270,11 +315,13 @@ func postgresHarness(t testing.TB, srv *testserver.Postgres, at string, lease ti
 		Begin:       begin(at),
 		Foreign:     foreign(t),
 		Secret:      srv.Password(),
+		Keys:        keys,
 		Promises:    promises,
 		Leases:      leases(t),
 		Quiet:       200 * time.Millisecond,
 		ModelChecks: 10,
 		ModelSteps:  15,
+		FairStarts:  2000,
 	}
 	// A claim does not wait for the disk, so a killed server may forget it.
 	h.Promises.Forgets = true

@@ -19,8 +19,13 @@ const (
 
 // rewind moves the cursors back, so that the next claim begins at the first message of each level.
 // If that is costly, it does nothing once a cursor has moved, since new messages come behind the
-// cursors. Otherwise it then moves them to f.floor, before which no free message is due.
+// cursors. Otherwise it then moves them to f.floor, before which no free message is due. For a fair
+// queue it does nothing, see readKeys.
 func (f *fetcher) rewind() {
+	if f.ring != nil {
+		f.reset = time.Now()
+		return
+	}
 	from := int64(math.MinInt64)
 	if f.costly() {
 		if f.moved {

@@ -321,7 +321,7 @@ func (b *Broker) Stats(ctx context.Context, queue string) (broker.Stats, error) 
 func (b *Broker) stats(ctx context.Context, q *queue) (st broker.Stats, oldest time.Duration, err error) {
 	var ready, held, delayed, dead, dropped, age, since int64
 	err = b.view(ctx, func(ctx context.Context, tx *sqlconn.Tx) error {
-		return tx.Row(ctx, b.text.stats, q.id).Scan(&ready, &held, &delayed, &dead, &dropped, &age, &since)
+		return tx.Row(ctx, q.text.stats, q.id).Scan(&ready, &held, &delayed, &dead, &dropped, &age, &since)
 	})
 	st = broker.Stats{
 		Ready: int(ready), Held: int(held), Delayed: int(delayed), Dead: int(dead), DeadDropped: int(dropped), Oldest: sqlconn.Time(since),
@@ -344,7 +344,7 @@ func (b *Broker) Purge(ctx context.Context, queue string) (int, error) {
 		return 0, wrap(err, "purge", queue)
 	}
 	for total := 0; ; {
-		n, err := b.exec(ctx, "", b.text.purge, q.id, purgeChunk)
+		n, err := b.exec(ctx, "", q.text.purge, q.id, purgeChunk)
 		total += int(n)
 		if err != nil || n < purgeChunk {
 			return total, wrap(err, "purge", queue)

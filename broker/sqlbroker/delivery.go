@@ -9,6 +9,7 @@ import (
 
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/internal/sqlconn"
+	"github.com/swarmiji/swarmiji/internal/turns"
 )
 
 // settleState is the progress of a delivery's settlement.
@@ -29,6 +30,7 @@ type delivery struct {
 	level   int
 	count   int
 	lost    chan struct{}
+	entry   *turns.Entry[*delivery] // in subscription.unread, for a fair queue
 
 	claimed   time.Time // when the answer to the claim had arrived
 	until     time.Time // the lease lasts at least until then
@@ -45,7 +47,7 @@ type delivery struct {
 // key returns the values of keyColumns, which identify the delivery in the database, in their
 // order. The caller may append to the result.
 func (d *delivery) key() []any {
-	k := make([]any, 0, len(keyColumns)+len(insertColumns))
+	k := make([]any, 0, len(keyColumns)+len(plainColumns))
 	return append(k, d.sub.q.id, d.message.ID, int64(d.message.Generation), d.token)
 }
 
@@ -181,10 +183,13 @@ func (d *delivery) AckSync(ctx context.Context) error {
 // subscription's mutex, but does not hold it while it waits.
 func (d *delivery) Release(ctx context.Context, after time.Duration) error {
 	err := d.await(ctx, settlement{d: d, kind: released, after: d.sub.b.delay(after)}, "release in")
-	if err != nil {
-		d.sub.mu.Lock()
-		defer d.sub.mu.Unlock()
+	d.sub.mu.Lock()
+	defer d.sub.mu.Unlock()
+	switch {
+	case err != nil:
 		d.unwanted = true
+	case after <= 0:
+		d.sub.refund(d)
 	}
 	return err
 }

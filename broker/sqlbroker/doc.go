@@ -24,6 +24,8 @@
 //     for its messages for some seconds. After that they are delivered again when the lease ends.
 //   - While a long transaction of any session keeps very many removed messages in PostgreSQL, a
 //     consumer may find released messages and ended leases some seconds later.
+//   - A fair queue has a table of its own. Each process gives the keys of a level turns, and a new
+//     key waits at most one round of the keys with messages.
 //   - Stats counts rows. Its time grows with the number of messages in the queue.
 //   - The limits of dead letters are applied at each read. A Broker also applies them after it has
 //     put a hundredth part of DeadMax letters. So a queue may have a few more for a time.

@@ -42,6 +42,8 @@ type fetcher struct {
 	moved            bool // a cursor is not at the beginning
 	reset            time.Time
 
+	ring *ring // of a fair queue, which has no cursors; nil for others
+
 	// A long transaction of any session keeps all messages that were removed meanwhile, so a
 	// claim from the first message takes long too.
 	sweep time.Duration // the time of the last claim from the first message
@@ -56,6 +58,7 @@ type claim struct {
 	want  int
 	wake  time.Duration // the time until the next message is due
 	now   int64         // the database's time, for PostgreSQL
+	picks []pick        // from a fair queue: the keys, and how many messages of each
 
 	// For a claim of unknown outcome: when to look for its messages, and how often that was done.
 	look  time.Time
@@ -77,6 +80,9 @@ func (s *subscription) fetch() {
 	f.levels, f.due, f.seq = make([]int64, n), make([]int64, n), make([]int64, n)
 	for i := range f.levels {
 		f.levels[i] = int64(i)
+	}
+	if s.q.text.fair {
+		f.ring = &ring{state: s.q.turns}
 	}
 	f.rewind()
 	for f.step() {
@@ -193,7 +199,7 @@ func (f *fetcher) claim(want int) error {
 		f.rewind()
 	}
 	c := &claim{token: rand.Int64N(math.MaxInt64) + 1, sent: time.Now(), want: min(want, limit)}
-	sweeps := s.b.postgres() && f.due[0] == math.MinInt64
+	sweeps := f.ring == nil && s.b.postgres() && f.due[0] == math.MinInt64
 	ctx, cancel := context.WithTimeout(s.b.calls, s.lease)
 	defer cancel()
 	if ready, err := f.mayFind(ctx, c); err != nil {
@@ -202,19 +208,31 @@ func (f *fetcher) claim(want int) error {
 		if sweeps {
 			f.sweep, f.swept = time.Since(c.sent), c.sent
 		}
-		f.accept(c, nil)
+		f.accept(c, nil, true)
 		return nil
+	}
+	if f.ring != nil {
+		if err := f.pickKeys(ctx, c); err != nil {
+			return err
+		}
+		if len(c.picks) == 0 {
+			f.accept(c, nil, true)
+			return nil
+		}
 	}
 	var rows []stored
 	// A claim that is lost in a crash of the server is only a redelivery: AckSync makes it durable
 	// first.
+	claim := f.claimEach
+	switch {
+	case f.ring != nil:
+		claim = f.claimKeys
+	case s.b.postgres():
+		claim = f.claimAll
+	}
 	err := s.b.conn.Relaxed(ctx, func(ctx context.Context, tx *sqlconn.Tx) (err error) {
 		c.sent = time.Now()
-		if s.b.postgres() {
-			rows, err = f.claimAll(ctx, tx, c)
-		} else {
-			rows, err = f.claimEach(ctx, tx, c)
-		}
+		rows, err = claim(ctx, tx, c)
 		return err
 	})
 	if sweeps {
@@ -226,7 +244,11 @@ func (f *fetcher) claim(want int) error {
 		}
 		return err
 	}
-	f.accept(c, rows)
+	short := len(rows) < c.want
+	if f.ring != nil {
+		short = f.ring.taken(c.picks, rows)
+	}
+	f.accept(c, rows, short)
 	return nil
 }
 
@@ -234,10 +256,16 @@ func (f *fetcher) claim(want int) error {
 // returns them. It sets c.wake to the time until the next delayed message is due. Returns errors of
 // the database.
 func (f *fetcher) claimAll(ctx context.Context, tx *sqlconn.Tx, c *claim) (rows []stored, err error) {
-	found, err := tx.Query(ctx, f.s.b.text.claim, f.s.q.id, f.levels, f.due, f.seq, c.want, f.s.lease.Microseconds(), c.token)
+	found, err := tx.Query(ctx, f.s.q.text.claim, f.s.q.id, f.levels, f.due, f.seq, c.want, f.s.lease.Microseconds(), c.token)
 	if err != nil {
 		return nil, err
 	}
+	return c.scan(found)
+}
+
+// scan returns the messages of a claim on PostgreSQL and closes the query. It sets c.wake and
+// c.now. Returns the first error of the query.
+func (c *claim) scan(found sqlconn.Rows) (rows []stored, err error) {
 	for found.Next() {
 		var r stored
 		var next *int64
@@ -256,7 +284,7 @@ func (f *fetcher) claimAll(ctx context.Context, tx *sqlconn.Tx, c *claim) (rows 
 // returns them. If they are too few it sets c.wake to the time until the next delayed message is
 // due. Returns errors of the database.
 func (f *fetcher) claimEach(ctx context.Context, tx *sqlconn.Tx, c *claim) (rows []stored, err error) {
-	text, q := f.s.b.text, f.s.q
+	text, q := f.s.q.text, f.s.q
 	for _, level := range f.levels {
 		found, err := tx.Query(ctx, text.claim, q.id, level, c.want-len(rows), f.s.lease.Microseconds(), c.token)
 		if err != nil {
@@ -321,10 +349,8 @@ func (f *fetcher) recover(c *claim) error {
 		ctx, cancel := context.WithDeadline(s.b.calls, c.sent.Add(s.lease))
 		defer cancel()
 		err := s.b.conn.View(ctx, func(ctx context.Context, tx *sqlconn.Tx) error {
-			found, err := tx.Query(ctx, s.b.text.recover, s.q.id, c.token, recoverScan)
-			if err == nil {
-				rows, err = scan(found, nil)
-			}
+			var err error
+			rows, err = f.lookFor(ctx, tx, c)
 			return err
 		})
 		if err != nil {
@@ -344,16 +370,29 @@ func (f *fetcher) recover(c *claim) error {
 	return nil
 }
 
+// lookFor returns the messages of c, by their token. It returns errors of the database.
+func (f *fetcher) lookFor(ctx context.Context, tx *sqlconn.Tx, c *claim) ([]stored, error) {
+	s := f.s
+	args := []any{s.q.id, c.token, recoverScan}
+	if f.ring != nil && s.b.postgres() {
+		args = []any{s.q.id, c.token, recoverScan / len(c.picks), c.picks[0].level, keysOf(c.picks)}
+	}
+	found, err := tx.Query(ctx, s.q.text.recover, args...)
+	if err != nil {
+		return nil, err
+	}
+	return scan(found, nil)
+}
+
 // accept stores the messages of a claim in the subscription. It moves the cursor of PostgreSQL
-// behind them, and sets f.next, the time of the next poll. If the claim found fewer messages than
-// it wanted, the next one begins at the first message. If it also began there, it sets s.drained:
-// no claim is made until a notification or poll. It takes s.mu.
-func (f *fetcher) accept(c *claim, rows []stored) {
+// behind them, and sets f.next, the time of the next poll. If the claim was short, which means that
+// it found fewer messages than it wanted, the next one begins at the first message. If it also
+// began there, it sets s.drained: no claim is made until a notification or poll. It takes s.mu.
+func (f *fetcher) accept(c *claim, rows []stored, short bool) {
 	s := f.s
 	slices.SortFunc(rows, func(x, y stored) int {
 		return cmp.Or(cmp.Compare(*x.level, *y.level), cmp.Compare(*x.due, *y.due), cmp.Compare(*x.seq, *y.seq))
 	})
-	short := len(rows) < c.want
 	f.short = short
 	bytes := 0
 	for i := range rows {
@@ -376,7 +415,7 @@ func (f *fetcher) accept(c *claim, rows []stored) {
 	if short && !f.moved {
 		s.drained = true
 	}
-	f.moved = s.b.postgres() && len(rows) > 0
+	f.moved = f.ring == nil && s.b.postgres() && len(rows) > 0
 	if short {
 		if f.moved = false; c.now > 0 {
 			f.floor = c.now - lateCommit.Microseconds()
@@ -401,10 +440,9 @@ func (f *fetcher) add(c *claim, rows []stored) {
 			s.excess = append(s.excess, d)
 			continue
 		}
-		s.ready[d.level] = append(s.ready[d.level], d)
-		s.unread++
+		s.unread.add(d)
 	}
-	if s.unread > 0 {
+	if s.unread.n > 0 {
 		s.receivable.Notify()
 	}
 }
@@ -423,11 +461,8 @@ func (f *fetcher) returnUnreceived() {
 		s.mu.Lock()
 		ds := s.excess
 		s.excess = nil
-		for level, list := range s.ready {
-			ds = append(ds, list...)
-			s.ready[level] = nil
-		}
-		s.unread = 0
+		ds = append(ds, s.unread.all()...)
+		s.unread = newUnreceived(s.q)
 		s.mu.Unlock()
 		if err = errors.Join(err, f.returnHeld(ds)); err == nil || !s.b.pause(s.b.life, attempt) {
 			return
@@ -455,6 +490,7 @@ func (f *fetcher) returnHeld(ds []*delivery) error {
 	for _, d := range ds {
 		d.state = settled
 		delete(s.held, d)
+		s.refund(d)
 	}
 	return nil
 }

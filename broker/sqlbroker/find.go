@@ -27,7 +27,7 @@ func (b *Broker) Find(ctx context.Context, queue, id string) (broker.Outgoing, e
 	var now int64
 	var r stored
 	err = b.view(ctx, func(ctx context.Context, tx *sqlconn.Tx) error {
-		return tx.Row(ctx, b.text.find, q.id, id).Scan(append([]any{&now}, r.columns()...)...)
+		return tx.Row(ctx, q.text.find, q.id, id).Scan(append([]any{&now}, r.columns()...)...)
 	})
 	if errors.Is(err, sqlconn.ErrNoRows) {
 		err = errNotFound(id)
@@ -48,15 +48,15 @@ func (b *Broker) Find(ctx context.Context, queue, id string) (broker.Outgoing, e
 func (b *Broker) Delete(ctx context.Context, queue, id string) error {
 	q, err := b.queue(ctx, queue)
 	if err == nil {
-		err = b.change(ctx, "", b.text.remove, q.id, id)
+		err = b.change(ctx, "", q.text.remove, q.id, id)
 	}
 	return wrap(err, "delete in", queue)
 }
 
 // Update implements [broker.Finder]. It replaces the waiting message with the highest Generation.
 // The message keeps its place in the queue if it is ready and neither its Generation nor its time
-// nor its priority level changes. Its deliveries are counted from 1 again. It waits for the
-// database.
+// nor its priority level changes. In a fair queue a new Key gives it a new place. Its deliveries
+// are counted from 1 again. It waits for the database.
 //
 //   - o.Queue is neither queue nor empty, or a consumer holds the new Generation: ErrMalformed.
 //   - The message cannot be stored: ErrMalformed or ErrTooLarge.
@@ -69,8 +69,13 @@ func (b *Broker) Update(ctx context.Context, queue string, o broker.Outgoing) er
 	o.Queue = queue
 	r, err := b.prepare(ctx, o)
 	if err == nil {
-		err = b.change(ctx, r.q.topic, b.text.update, r.q.id, r.m.ID, r.level, r.due, r.relative, int64(r.m.Generation),
-			int64(r.m.Priority), r.expires, r.m.ContentType, r.meta, body(r.m))
+		args := []any{
+			r.q.id, r.m.ID, r.level, r.due, r.relative, int64(r.m.Generation), int64(r.m.Priority), r.expires, r.m.ContentType, r.meta, body(r.m),
+		}
+		if r.q.text.fair {
+			args = append(args, r.m.Key, weight(r.m))
+		}
+		err = b.change(ctx, r.q.topic, r.q.text.update, args...)
 	}
 	if sqlconn.IsUnique(err) {
 		return fmt.Errorf("sql update in %.128q: %w: generation %d exists: %w", queue, broker.ErrMalformed, r.m.Generation, err)

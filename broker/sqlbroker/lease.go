@@ -112,7 +112,7 @@ func (s *subscription) renewNow(ctx context.Context, ds []*delivery) ([]bool, er
 	}
 	err := write(ctx, func(ctx context.Context, tx *sqlconn.Tx) (err error) {
 		sent = time.Now()
-		hit, err = s.b.each(ctx, tx, s.b.text.renew, renewColumns(), rows)
+		hit, err = s.b.each(ctx, tx, s.q.text.renew, renewColumns(), rows)
 		return err
 	})
 	if err != nil {

@@ -43,8 +43,9 @@ func (b *Broker) Queues(ctx context.Context) (names []string, err error) {
 }
 
 // List implements [broker.Lister]. It shows every place. A page costs a statement, or one for each
-// priority level. For held messages it reads all messages of the queue, as Stats does. It waits for
-// the database.
+// priority level. For held messages it reads all messages of the queue, as Stats does. For waiting
+// messages of a fair queue it does too, and shows them in the order of their times, not of their
+// turns. It waits for the database.
 //
 // Returns ErrMalformed for an invalid name, place or cursor, ErrNoQueue if the queue does not
 // exist, ErrClosed after Close, and errors of the database.
@@ -89,7 +90,7 @@ func (b *Broker) listWaiting(ctx context.Context, q *queue, lq broker.ListQuery)
 	}
 	var rows []listed
 	for level := at[0]; level < int64(q.count()) && len(rows) <= lq.Limit; level++ {
-		more, err := b.readListed(ctx, b.text.waiting, q.id, level, at[1], at[2], lq.Limit+1-len(rows))
+		more, err := b.readListed(ctx, q.text.waiting, q.id, level, at[1], at[2], lq.Limit+1-len(rows))
 		if err != nil {
 			return broker.Page{}, err
 		}
@@ -111,7 +112,7 @@ func (b *Broker) listDelayed(ctx context.Context, q *queue, lq broker.ListQuery)
 	}
 	var rows []listed
 	for level := range q.count() {
-		more, err := b.readListed(ctx, b.text.delayed, q.id, level, at[0], at[1], lq.Limit+1)
+		more, err := b.readListed(ctx, q.text.delayed, q.id, level, at[0], at[1], lq.Limit+1)
 		if err != nil {
 			return broker.Page{}, err
 		}
@@ -135,7 +136,7 @@ func (b *Broker) listHeld(ctx context.Context, q *queue, lq broker.ListQuery) (b
 	if err != nil || !ok || n < 0 || id != "" && !messagecode.ValidID(id) {
 		return broker.Page{}, broker.MalformedCursor(lq.Cursor)
 	}
-	rows, err := b.readListed(ctx, b.text.held, q.id, id, n, lq.Limit+1)
+	rows, err := b.readListed(ctx, q.text.held, q.id, id, n, lq.Limit+1)
 	if err != nil {
 		return broker.Page{}, err
 	}

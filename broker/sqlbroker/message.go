@@ -33,3 +33,12 @@ func (r *stored) fill(m *broker.Message) {
 		_ = messagecode.DecodeExtras(r.meta, m)
 	}
 }
+
+// key returns the fairness key of the message.
+func (r *stored) key() string {
+	var m broker.Message
+	if len(r.meta) > 0 {
+		_ = messagecode.DecodeExtras(r.meta, &m)
+	}
+	return m.Key
+}

@@ -81,16 +81,30 @@ func (b *Broker) peekAll(ctx context.Context, tx *sqlconn.Tx, es []*sqlconn.Entr
 	return b.peekIn(ctx, tx, ps...)
 }
 
-// peekIn answers the questions ps with one statement in tx: it sets ready and wake of each. Returns
-// errors of the database.
+// peekIn answers the questions ps with one statement in tx, or two if some queues are fair. It sets
+// ready and wake of each. Returns errors of the database.
 func (b *Broker) peekIn(ctx context.Context, tx *sqlconn.Tx, ps ...*peek) error {
+	for _, text := range []*texts{b.text, b.fairText} {
+		own := slices.DeleteFunc(slices.Clone(ps), func(p *peek) bool { return p.queue.text != text })
+		if len(own) == 0 {
+			continue
+		}
+		if err := b.peekOf(ctx, tx, text, own); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// peekOf is peekIn for the queues of one table, which text belongs to.
+func (b *Broker) peekOf(ctx context.Context, tx *sqlconn.Tx, text *texts, ps []*peek) error {
 	var of []*peek // the question of each pair of a queue and a level
 	var queues, levels, from, keys []int64
 	for _, p := range ps {
 		p.ready, p.wake = false, 0
 		for level := range int64(p.queue.count()) {
 			of, queues, levels = append(of, p), append(queues, p.queue.id), append(levels, level)
-			keys = append(keys, p.queue.id*maxLevels+level)
+			keys = append(keys, max(p.queue.id, -p.queue.id)*maxLevels+level)
 		}
 		from = append(from, p.from...)
 	}
@@ -102,7 +116,7 @@ func (b *Broker) peekIn(ctx context.Context, tx *sqlconn.Tx, ps ...*peek) error 
 		}
 		args = []any{string(list)}
 	}
-	found, err := tx.Query(ctx, b.text.peek, args...)
+	found, err := tx.Query(ctx, text.peek, args...)
 	if err != nil {
 		return err
 	}

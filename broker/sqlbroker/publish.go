@@ -68,10 +68,17 @@ func (b *Broker) check(m *broker.Message) ([]byte, error) {
 
 // values returns the row in the order of insertColumns.
 func (r *row) values() []any {
-	return []any{
+	v := []any{
 		r.q.id, r.level, r.due, r.relative, r.m.ID, int64(r.m.Generation), int64(r.m.Priority), r.expires, r.m.ContentType, r.meta, body(r.m),
 	}
+	if r.q.text.fair {
+		v = append(v, r.m.Key, weight(r.m))
+	}
+	return v
 }
+
+// weight returns the share of the key of m in the turns, 1 or more.
+func weight(m *broker.Message) int64 { return int64(max(1, m.Weight)) }
 
 // body returns the body of m, never nil, because nil would be NULL.
 func body(m *broker.Message) []byte {
@@ -181,21 +188,41 @@ const sameFor = time.Minute
 // lock. So tx is hasty: it fails after a while, and the other messages do not wait longer.
 func (b *Broker) insert(ctx context.Context, tx *sqlconn.Tx, es []*sqlconn.Entry[row]) error {
 	tx.Hasty(true)
-	rows := make([][]any, len(es))
 	topics := make(map[*queue]bool)
-	for i, e := range es {
-		rows[i] = e.V.values()
-		if !topics[e.V.q] {
-			topics[e.V.q] = true
-			tx.Notify(e.V.q.topic)
+	for _, text := range []*texts{b.text, b.fairText} {
+		var rows [][]any
+		for _, e := range es {
+			if q := e.V.q; q.text == text {
+				rows = append(rows, e.V.values())
+				if !topics[q] {
+					topics[q] = true
+					tx.Notify(q.topic)
+				}
+			}
+		}
+		if len(rows) == 0 {
+			continue
+		}
+		query := text.insertNew
+		if time.Now().UnixNano() < b.sameUntil.Load() {
+			query = text.insert
+		}
+		if _, err := b.each(ctx, tx, query, insertColumns(text.fair), rows); err != nil {
+			return err
 		}
 	}
-	text := b.text.insertNew
-	if time.Now().UnixNano() < b.sameUntil.Load() {
-		text = b.text.insert
+	return nil
+}
+
+// inserting returns the method that runs a transaction for the messages es. This is Single if they
+// need only one statement, because all go to one table. Otherwise it is Update.
+func (b *Broker) inserting(es []*sqlconn.Entry[row]) sqlconn.Transaction {
+	for _, e := range es {
+		if e.V.q.text != es[0].V.q.text {
+			return b.conn.Update
+		}
 	}
-	_, err := b.each(ctx, tx, text, insertColumns, rows)
-	return err
+	return b.conn.Single
 }
 
 // isSame reports whether an insert failed with err because a message with such an id is stored.

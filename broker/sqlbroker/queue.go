@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -17,9 +18,13 @@ import (
 // maxLevels limits the priority levels of a queue.
 const maxLevels = 64
 
-// queue is a queue that exists in the database. Its id and levels never change.
+// queue is a queue that exists in the database. Its id and levels never change. The id of a fair
+// queue is negative: the table of other messages refuses it, so a process of a version without fair
+// queues can store nothing there.
 type queue struct {
 	id     int64
+	text   *texts     // of the table with its messages
+	turns  *turnState // of a fair queue
 	name   string
 	topic  string // consumers are notified of it
 	levels string // as stored
@@ -78,26 +83,57 @@ func (b *Broker) readQueue(ctx context.Context, name string) (*queue, error) {
 	if err != nil {
 		return nil, err
 	}
+	q.text = b.text
+	if q.id < 0 {
+		if err := b.fairTables.Ready(ctx); err != nil {
+			return nil, err
+		}
+		q.text = b.fairText
+	}
 	q.bounds = parseLevels(q.levels)
+	if q.text.fair {
+		q.turns = newTurnState(q.count())
+	}
 	got, _ := b.queues.LoadOrStore(name, q)
 	return got.(*queue), nil //nolint:forcetypeassert // nothing else is in it
 }
 
-// ensure returns the queue, and creates it with the given levels if it does not exist. An existing
-// queue keeps its levels. It always waits for the database. Its errors are those of queue and of
-// the database.
-func (b *Broker) ensure(ctx context.Context, name, levels string) (*queue, error) {
+// ensure returns the queue, and creates it, with the given levels and fair or not, if it does not
+// exist. An existing queue stays as it is. It always waits for the database. Its errors are those
+// of queue and of the database.
+func (b *Broker) ensure(ctx context.Context, name, levels string, fair bool) (*queue, error) {
 	if err := b.checkOpen(name); err != nil {
 		return nil, err
 	}
-	q, err := b.readQueue(ctx, name)
-	if !errors.Is(err, broker.ErrNoQueue) {
-		return q, err
+	add := b.text.addQueue
+	if fair {
+		add = b.fairText.addQueue
 	}
-	if _, err := b.exec(ctx, "", b.text.addQueue, b.cfg.Namespace, name, levels); err != nil && !errors.Is(err, sqlconn.ErrIndeterminate) {
-		return nil, err
+	for attempt := 0; ; attempt++ {
+		q, err := b.readQueue(ctx, name)
+		if !errors.Is(err, broker.ErrNoQueue) {
+			return q, err
+		}
+		// Another process may have created a fair queue with the same id.
+		if attempt > 0 && !b.pause(ctx, attempt-1) {
+			if ctx.Err() != nil {
+				return nil, errNotSent(ctx)
+			}
+			return nil, errClosed
+		}
+		if fair {
+			err = b.ready(ctx)
+			if err == nil {
+				err = b.fairTables.Ready(ctx)
+			}
+			if err != nil {
+				return nil, err
+			}
+		}
+		if _, err := b.exec(ctx, "", add, b.cfg.Namespace, name, levels); err != nil && !errors.Is(err, sqlconn.ErrIndeterminate) {
+			return nil, err
+		}
 	}
-	return b.readQueue(ctx, name)
 }
 
 // ensureKnown returns the queue, and creates it with one level if it does not exist. Unlike ensure
@@ -105,14 +141,15 @@ func (b *Broker) ensure(ctx context.Context, name, levels string) (*queue, error
 func (b *Broker) ensureKnown(ctx context.Context, name string) (*queue, error) {
 	q, err := b.queue(ctx, name)
 	if errors.Is(err, broker.ErrNoQueue) {
-		return b.ensure(ctx, name, "")
+		return b.ensure(ctx, name, "", false)
 	}
 	return q, err
 }
 
 // Declare implements [broker.Declarer]. It creates the queues that do not exist, one after the
-// other, and waits for the database. A queue keeps the levels with which it was created; other
-// levels are logged once. Declare stops at the first error; the queues before it exist then.
+// other, and waits for the database. A queue keeps the levels and the fairness with which it was
+// created; a difference is logged once. Declare stops at the first error; the queues before it
+// exist then.
 //
 // Returns ErrMalformed for an invalid name or for levels that do not ascend or are more than 64.
 // Returns ErrClosed after Close, and errors of the database.
@@ -121,25 +158,36 @@ func (b *Broker) Declare(ctx context.Context, qs ...broker.Queue) error {
 		if err := checkName(want.Name); err != nil {
 			return err
 		}
-		if err := broker.RefuseFair(want); err != nil {
-			return wrap(err, "declare", want.Name)
-		}
 		text, err := levelsText(want.Levels)
 		var q *queue
 		if err == nil {
-			q, err = b.ensure(ctx, want.Name, text)
+			q, err = b.ensure(ctx, want.Name, text, want.Fair)
 		}
 		if err != nil {
 			return wrap(err, "declare", want.Name)
 		}
-		if q.levels != text {
+		if q.levels != text || q.text.fair != want.Fair {
 			q.warned.Do(func() {
-				b.cfg.Logger.WarnContext(ctx, "sql: the queue exists with other priority levels and is used as it is",
-					"queue", q.name, "levels", q.levels, "asked", text)
+				b.cfg.Logger.WarnContext(ctx, "sql: the queue exists with other priority levels or another fairness and is used as it is",
+					"queue", q.name, "levels", q.levels, "asked", text, "fair", q.text.fair, "asked fair", want.Fair)
 			})
 		}
 	}
 	return nil
+}
+
+// Describe implements [broker.Describer]. It waits for the database. Returns ErrNoQueue if the
+// queue does not exist, ErrMalformed for an invalid name, ErrClosed after Close, and errors of the
+// database.
+func (b *Broker) Describe(ctx context.Context, queue string) (broker.Queue, error) {
+	if err := b.checkOpen(queue); err != nil {
+		return broker.Queue{}, err
+	}
+	q, err := b.readQueue(ctx, queue)
+	if err != nil {
+		return broker.Queue{}, wrap(err, "describe", queue)
+	}
+	return broker.Queue{Name: q.name, Levels: slices.Clone(q.bounds), Fair: q.text.fair}, nil
 }
 
 // levelsText returns the stored form of the level bounds: the numbers, separated by commas. Returns

@@ -41,8 +41,9 @@ func releaseColumns() []string { return keyAnd("after bigint", "back bigint") }
 // renewColumns returns the columns of texts.renew: key and lease.
 func renewColumns() []string { return keyAnd("lease bigint") }
 
-// retryColumns returns the columns of texts.retry: the key of the delivery, and the successor.
-func retryColumns() []string { return keyAnd(insertColumns...) }
+// retryColumns returns the columns of texts.retry for a successor in a fair queue or another one:
+// the key of the delivery, and the successor.
+func retryColumns(fair bool) []string { return keyAnd(insertColumns(fair)...) }
 
 // deadLetterColumns returns the columns of texts.dead: key, and the texts of the dead letter.
 func deadLetterColumns() []string { return keyAnd(deadColumns...) }
@@ -56,11 +57,11 @@ func settlementSize(e *sqlconn.Entry[settlement]) int {
 }
 
 // transaction returns the method that runs a transaction for the settlements es. This is Single if
-// PostgreSQL needs only one statement for them, because all are of one kind. Otherwise it is
-// Update.
+// PostgreSQL needs only one statement for them, because all are of one kind, and their successors
+// go to one table. Otherwise it is Update.
 func (s *subscription) transaction(es []*sqlconn.Entry[settlement]) sqlconn.Transaction {
 	for _, e := range es {
-		if e.V.kind != es[0].V.kind {
+		if e.V.kind != es[0].V.kind || e.V.kind == replaced && e.V.next.q.text != es[0].V.next.q.text {
 			return s.b.conn.Update
 		}
 	}
@@ -76,7 +77,7 @@ func (s *subscription) transaction(es []*sqlconn.Entry[settlement]) sqlconn.Tran
 // database, for which all of es failed. It is the send function of the batcher of settlements. It
 // takes s.mu.
 func (s *subscription) settle(ctx context.Context, tx *sqlconn.Tx, es []*sqlconn.Entry[settlement]) error {
-	text := s.b.text
+	text, next := s.q.text, func(v *settlement) []any { return v.next.values() }
 	for _, k := range []struct {
 		kind    kind
 		query   string
@@ -88,13 +89,14 @@ func (s *subscription) settle(ctx context.Context, tx *sqlconn.Tx, es []*sqlconn
 		{deadLettered, text.dead, deadLetterColumns(), func(v *settlement) []any {
 			return []any{sqlconn.Micros(v.dead.At), []byte(v.dead.Reason), []byte(v.dead.Stack), int64(v.dead.Attempts)}
 		}},
-		{replaced, text.retry, retryColumns(), func(v *settlement) []any { return v.next.values() }},
+		{replaced, text.retry, retryColumns(text.fair), next},
+		{replaced, text.retryOther, retryColumns(!text.fair), next},
 		{kept, text.renew, renewColumns(), func(*settlement) []any { return []any{s.lease.Microseconds()} }},
 	} {
 		var some []*sqlconn.Entry[settlement]
 		var rows [][]any
 		for _, e := range es {
-			if e.V.kind == k.kind {
+			if e.V.kind == k.kind && (k.kind != replaced || (e.V.next.q.text == text) == (k.query == text.retry)) {
 				some, rows = append(some, e), append(rows, append(e.V.d.key(), k.values(&e.V)...))
 			}
 		}
@@ -126,7 +128,7 @@ func (s *subscription) settle(ctx context.Context, tx *sqlconn.Tx, es []*sqlconn
 // held, which means that the settlement took effect. On SQLite a dead letter or a retry takes two
 // statements. Returns the first error of the database.
 func (s *subscription) settleKind(ctx context.Context, tx *sqlconn.Tx, k kind, query string, columns []string, rows [][]any) ([]bool, error) {
-	b := s.b
+	b, text := s.b, s.q.text
 	if b.postgres() || k == acked || k == released {
 		return b.each(ctx, tx, query, columns, rows)
 	}
@@ -136,10 +138,10 @@ func (s *subscription) settleKind(ctx context.Context, tx *sqlconn.Tx, k kind, q
 		steps := []struct {
 			query string
 			args  []any
-		}{{b.text.ack, key}, {b.text.insert, rest}}
+		}{{text.ack, key}, {query, rest}}
 		if k == deadLettered {
-			steps[0].query, steps[0].args = b.text.dead, r
-			steps[1].query, steps[1].args = b.text.ack, key
+			steps[0].query, steps[0].args = text.dead, r
+			steps[1].query, steps[1].args = text.ack, key
 		}
 		for _, step := range steps {
 			n, err := tx.Exec(ctx, step.query, step.args...)

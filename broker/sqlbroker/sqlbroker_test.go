@@ -215,6 +215,7 @@ func BenchmarkPostgres(b *testing.B) {
 // The statements for each message use an index, whatever the number of messages.
 func TestPlans(t *testing.T) {
 	each(t, func(ctx context.Context, t *testing.T, b *sqlbroker.Broker) {
+		fairQueue(ctx, t, b, "fair")
 		plans, err := sqlbroker.Plans(ctx, b)
 		if err != nil {
 			t.Fatal(err)
@@ -224,13 +225,21 @@ func TestPlans(t *testing.T) {
 			switch {
 			case name == "claim", name == "recover":
 				index = "swarmiji_message_due"
+			case name == "fair claimRows":
+				index = "INTEGER PRIMARY KEY"
+			case name == "fair keys", name == "fair claim", name == "fair recover":
+				index = "swarmiji_fair_message_ring"
+			case name == "fair promote":
+				index = "swarmiji_fair_message_delayed"
+			case strings.HasPrefix(name, "fair") && strings.Contains(plan, "sqlite_autoindex"):
+				index = "sqlite_autoindex_swarmiji_fair_message"
 			case strings.Contains(plan, "sqlite_autoindex"):
 				index = "sqlite_autoindex_swarmiji_message"
 			}
 			if !strings.Contains(plan, index) {
 				t.Errorf("%s does not use %s:\n%s", name, index, plan)
 			}
-			for _, slow := range []string{"Seq Scan", "SCAN swarmiji_message", "Join Filter", "Materialize", "Hash Join", "Merge Join"} {
+			for _, slow := range []string{"Seq Scan", "SCAN swarmiji_message", "SCAN swarmiji_fair_message", "Join Filter", "Materialize", "Hash Join", "Merge Join"} {
 				if strings.Contains(plan, slow) {
 					t.Errorf("%s has a %s:\n%s", name, slow, plan)
 				}

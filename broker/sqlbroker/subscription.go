@@ -38,8 +38,7 @@ type subscription struct {
 	mu       sync.Mutex
 	limit    int                    // limit of messages held; math.MaxInt: no limit
 	held     map[*delivery]struct{} // not settled and not lost, whether or not received
-	ready    [][]*delivery          // held and not received, by level
-	unread   int                    // number of messages in ready
+	unread   unreceived             // held and not received
 	excess   []*delivery            // arrived above the prefetch or after Close
 	drained  bool                   // the queue had fewer messages than the last claim wanted
 	err      error                  // error that Receive returns until a claim succeeds
@@ -61,7 +60,7 @@ func (b *Broker) Subscribe(ctx context.Context, name string, o broker.SubscribeO
 	if o.Prefetch < 0 || o.Lease < 0 || o.Lease > 0 && o.Lease < minLease {
 		return nil, fmt.Errorf("sql subscribe to %.128q: %w: prefetch %d, lease %v", name, broker.ErrMalformed, o.Prefetch, o.Lease)
 	}
-	q, err := b.ensure(ctx, name, "")
+	q, err := b.ensure(ctx, name, "", false)
 	if err != nil {
 		return nil, wrap(err, "subscribe to", name)
 	}
@@ -69,7 +68,7 @@ func (b *Broker) Subscribe(ctx context.Context, name string, o broker.SubscribeO
 		b: b, q: q, lease: o.Lease, limit: o.Prefetch,
 		wakeFetch: wake.New(), wakeLease: wake.New(), receivable: wake.New(),
 		closed: make(chan struct{}), idle: make(chan struct{}), renewing: make(chan struct{}, 1),
-		held: make(map[*delivery]struct{}), ready: make([][]*delivery, q.count()),
+		held: make(map[*delivery]struct{}), unread: newUnreceived(q),
 	}
 	s.settles = &sqlconn.Batcher[settlement]{
 		Owner: b.owner(), Send: s.settle, Kind: s.transaction, Size: settlementSize, Resend: s.shouldResend,
@@ -127,14 +126,8 @@ func (s *subscription) takeReady() (broker.Delivery, error) {
 	if s.isClosed {
 		return nil, fmt.Errorf("sql receive from %.128q: %w: the subscription is closed", s.q.name, broker.ErrClosed)
 	}
-	for level, ds := range s.ready {
-		if len(ds) == 0 {
-			continue
-		}
-		d := ds[0]
-		ds[0] = nil
-		s.ready[level] = ds[1:]
-		if s.unread--; s.unread > 0 {
+	if d := s.unread.take(); d != nil {
+		if s.unread.n > 0 {
 			s.receivable.Notify() // for another waiting call of Receive
 		}
 		if s.claimable() > 0 {
@@ -154,11 +147,9 @@ func (s *subscription) takeReady() (broker.Delivery, error) {
 func (s *subscription) Buffered() []*broker.Message {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	all := make([]*broker.Message, 0, s.unread)
-	for _, ds := range s.ready {
-		for _, d := range ds {
-			all = append(all, &d.message)
-		}
+	all := make([]*broker.Message, 0, s.unread.n)
+	for _, d := range s.unread.all() {
+		all = append(all, &d.message)
 	}
 	return all
 }
@@ -172,11 +163,11 @@ func (s *subscription) Buffered() []*broker.Message {
 //   - few places are free compared with the ready messages
 func (s *subscription) claimable() int {
 	free := s.limit - len(s.held)
-	if s.isClosed || s.drained || free <= 0 || s.unread >= maxClaim/2 {
+	if s.isClosed || s.drained || free <= 0 || s.unread.n >= maxClaim/2 {
 		return 0
 	}
-	free = min(free, maxClaim-s.unread)
-	if s.unread > free {
+	free = min(free, maxClaim-s.unread.n)
+	if s.unread.n > free {
 		return 0
 	}
 	return free
@@ -254,12 +245,16 @@ func (s *subscription) lose(d *delivery) {
 	d.leaseLost = true
 	close(d.lost)
 	delete(s.held, d)
-	if i := slices.Index(s.ready[d.level], d); i >= 0 {
-		s.ready[d.level] = slices.Delete(s.ready[d.level], i, i+1)
-		s.unread--
-	}
+	s.unread.remove(d)
 	s.wakeFetch.Notify()
 	s.wakeLease.Notify()
+}
+
+// refund gives the turn of d back to its key, in a fair queue: d went back to the queue unstarted.
+func (s *subscription) refund(d *delivery) {
+	if s.q.turns != nil {
+		s.q.turns.refund(levelKey{int64(d.level), d.message.Key})
+	}
 }
 
 // giveBack returns the messages ds to their places in the queue, subtracts uncounted from their
@@ -275,7 +270,7 @@ func (s *subscription) giveBack(ctx context.Context, ds []*delivery, uncounted i
 		release := func() error {
 			return s.b.update(ctx, func(ctx context.Context, tx *sqlconn.Tx) error {
 				tx.Notify(s.q.topic)
-				_, err := s.b.each(ctx, tx, s.b.text.release, releaseColumns(), rows)
+				_, err := s.b.each(ctx, tx, s.q.text.release, releaseColumns(), rows)
 				return err
 			})
 		}

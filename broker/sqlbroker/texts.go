@@ -2,39 +2,57 @@ package sqlbroker
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/swarmiji/swarmiji/internal/sqlconn"
 )
 
-// texts holds the SQL statements in the dialect of a database.
+// texts holds the SQL statements in the dialect of a database, for the queues with messages in one
+// table. Statements without messages are the same for both tables.
 //
 // PostgreSQL runs a statement of a batch once, with an array for each column. It returns the
 // numbers of the rows that had an effect, from 1 on. SQLite runs it once for each row. $1 to $4 of
 // ack, release, renew, retry and dead are queue, id, generation and token.
 type texts struct {
+	table string // swarmiji_message, or fairTable for the messages of fair queues
+	fair  bool
+
 	addQueue string // $1 namespace, $2 name, $3 levels
 	queue    string // $1 namespace, $2 name. It returns id and levels.
 
 	// insert: queue, level, due, relative, id, generation, priority, expires, content type, meta,
-	// body. due is a time, or with relative 1 a duration from now.
+	// body. due is a time, or with relative 1 a duration from now. Fair: key and weight follow.
 	insert string
 	// insertNew is insert for new ids. On PostgreSQL it fails if an id is stored.
 	insertNew string
 	// claim: $1 queue. PostgreSQL: $2 levels, $3 and $4 the cursor of each, $5 number, $6 lease, $7
-	// token. It returns the time until the next is due, the time, and the columns of claimed. SQLite:
-	// $2 level, $3 number, $4 lease, $5 token. It returns the columns of claimed.
+	// token. It returns the time until the next is due, the time, and the columns of claimed.
+	// SQLite: $2 level, $3 number, $4 lease, $5 token. It returns the columns of claimed.
+	//
+	// Fair: it claims from keys of one level, see ring. PostgreSQL: $2 keys, $3 and $4 the mark of
+	// each, $5 level, $6 lease, $7 token, $8 number of each, $9 rows, $10 their keys. SQLite: $2
+	// level, $3 key, $4 and $5 its mark, $6 number, $7 lease, $8 token.
 	claim string
+	// claimRows is claim for the rows that keys has returned. SQLite: $1 queue, $2 level, $3 the
+	// rows as JSON, $4 lease, $5 token.
+	claimRows string
+	// keys returns the keys of the most urgent level that has free messages, see forFair. Fair
+	// only.
+	keys string
+	// promote: $1 queue, $2 number. It makes delayed messages ready that are due. Fair only.
+	promote string
 	// peek returns a row for each pair of a queue and a level that has a message: the number of the
-	// pair, from 0 on, and the time until the first can be claimed. PostgreSQL: $1 queues, $2 levels,
-	// $3 the due time where each begins. SQLite: $1 the numbers queue * maxLevels + level, as JSON. It
-	// also returns null for a pair without a message.
+	// pair, from 0 on, and the time until the first can be claimed. PostgreSQL: $1 queues, $2
+	// levels, $3 the due time where each begins. SQLite: $1 the numbers queue * maxLevels + level,
+	// as JSON, with the absolute value of the queue. It also returns null for a pair without a
+	// message.
 	peek string
 	// clock returns the time.
 	clock string
-	// recover: $1 queue, $2 token, $3 largest number of messages to look at. It returns the columns
-	// of claimed.
+	// recover: $1 queue, $2 token, $3 largest number of messages to look at. Fair, on PostgreSQL:
+	// $3 is the number for each key, $4 level, $5 keys. It returns the columns of claimed.
 	recover string
 
 	ack string
@@ -45,8 +63,9 @@ type texts struct {
 	tokenOf string
 	release string // $5 delay, $6 what to subtract from the deliveries
 	renew   string // $5 lease
-	// retry: $5 and so on the columns of insert. For SQLite it is ack and insert.
-	retry string
+	// retry: $5 and so on the columns of insert. retryOther inserts into the other table. On SQLite
+	// they are the insert, which follows ack.
+	retry, retryOther string
 	// dead: $5 at, $6 reason, $7 stack, $8 attempts. SQLite runs it before ack.
 	dead string
 
@@ -68,15 +87,15 @@ type texts struct {
 	purge string // $1 queue, $2 number
 
 	queues string // $1 namespace. It returns the names.
-	// waiting and delayed: $1 queue, $2 level, $3 and $4 the order and seq of the message before, $5
-	// number. held: $1 queue, $2 and $3 id and generation of the message before, $4 number. They
+	// waiting and delayed: $1 queue, $2 level, $3 and $4 the order and seq of the message before,
+	// $5 number. held: $1 queue, $2 and $3 id and generation of the message before, $4 number. They
 	// return the columns of claimed, the end of the lease, and the order within the level.
 	waiting, delayed, held string
 
 	find   string // $1 queue, $2 id. It returns now, due and the columns of claimed.
 	remove string // $1 queue, $2 id
 	// update: $1 queue, $2 id, $3 level, $4 due, $5 relative, $6 generation, $7 priority, $8
-	// expires, $9 content type, $10 meta, $11 body.
+	// expires, $9 content type, $10 meta, $11 body. Fair: $12 key, $13 weight.
 	update string
 
 	addNotes  string // $1 queue, $2 id, $3 generation
@@ -95,13 +114,36 @@ const claimed = `m.level, m.due, m.seq, m.id, m.generation, m.deliveries, m.prio
 
 // The columns of a batch, with their types.
 var (
-	keyColumns    = []string{"queue bigint", "id text", "generation bigint", "token bigint"}
-	insertColumns = []string{
+	keyColumns   = []string{"queue bigint", "id text", "generation bigint", "token bigint"}
+	plainColumns = []string{
 		"to_queue bigint", "level bigint", "due bigint", "relative bigint", "to_id text", "to_generation bigint",
 		"priority bigint", "expires bigint", "content_type text", "meta bytea", "body bytea",
 	}
 	deadColumns = []string{"at bigint", "reason bytea", "stack bytea", "attempts bigint"}
 )
+
+// The tables of messages.
+const (
+	plainTable = "swarmiji_message"
+	fairTable  = "swarmiji_fair_message"
+)
+
+// insertColumns returns the columns of texts.insert.
+func insertColumns(fair bool) []string {
+	if fair {
+		return append(slices.Clip(plainColumns), "key text", "weight bigint")
+	}
+	return plainColumns
+}
+
+// insertInto returns the beginning of an insertion of messages. The values have the order of
+// insertColumns without relative, and on the fair table "ready" is the last one.
+func insertInto(fair bool) string {
+	if fair {
+		return `INSERT INTO ` + fairTable + ` (queue, level, due, id, generation, priority, expires, content_type, meta, body, key, weight, ready) `
+	}
+	return `INSERT INTO ` + plainTable + ` (queue, level, due, id, generation, priority, expires, content_type, meta, body) `
+}
 
 // unnest returns a table expression k of these columns and the row's number n, for PostgreSQL. A
 // column is a name, a space and a type; its values are the array in the parameter with its number.
@@ -114,25 +156,34 @@ func unnest(columns ...string) string {
 	return "unnest(" + strings.Join(args, ", ") + ") WITH ORDINALITY AS k(" + strings.Join(names, ", ") + ", n)"
 }
 
-// newTexts returns the statements in the dialect d, as the fields of texts describe them. It calls
-// no database.
-func newTexts(d sqlconn.Dialect) *texts {
+// newTexts returns the statements in the dialect d for the messages of plain or of fair queues, as
+// the fields of texts describe them. It calls no database.
+func newTexts(d sqlconn.Dialect, fair bool) *texts {
+	t := &texts{table: plainTable}
+	if fair {
+		t.table, t.fair = fairTable, true
+	}
 	now := d.Now()
 	once := "(SELECT " + now + ")" // read once, so that an index is used
 	const waiting = `leased <= `
-	newest := `SELECT max(generation) FROM swarmiji_message WHERE queue = $1 AND id = $2 AND ` + waiting + once
+	newest := `SELECT max(generation) FROM ` + t.table + ` WHERE queue = $1 AND id = $2 AND ` + waiting + once
 	later := "greatest"
 	if d == sqlconn.SQLite {
 		later = "max"
 	}
-	t := &texts{
+	samePlace, changed := "", "" // of a message that is updated
+	if fair {
+		samePlace, changed = ` AND key = $12`, `, key = $12, weight = $13, ready = $4 + $5 * `+once+` <= `+once
+	}
+	*t = texts{
+		table: t.table, fair: fair,
 		addQueue: `INSERT INTO swarmiji_queue (namespace, name, levels) VALUES ($1, $2, $3) ON CONFLICT (namespace, name) DO NOTHING`,
 		queue:    `SELECT id, levels FROM swarmiji_queue WHERE namespace = $1 AND name = $2`,
 		clock:    `SELECT ` + now,
-		ackOne:   `DELETE FROM swarmiji_message` + ofRow + ` RETURNING ''`,
-		tokenOf:  `SELECT (SELECT token FROM swarmiji_message WHERE queue = $1 AND id = $2 AND generation = $3), 0 WHERE $4 = ''`,
-		recover: `SELECT ` + claimed + ` FROM swarmiji_message AS m WHERE (m.queue, m.id, m.generation) IN (
-				SELECT r.queue, r.id, r.generation FROM (SELECT queue, id, generation, token FROM swarmiji_message
+		ackOne:   `DELETE FROM ` + t.table + ofRow + ` RETURNING ''`,
+		tokenOf:  `SELECT (SELECT token FROM ` + t.table + ` WHERE queue = $1 AND id = $2 AND generation = $3), 0 WHERE $4 = ''`,
+		recover: `SELECT ` + claimed + ` FROM ` + t.table + ` AS m WHERE (m.queue, m.id, m.generation) IN (
+				SELECT r.queue, r.id, r.generation FROM (SELECT queue, id, generation, token FROM ` + t.table + `
 					WHERE queue = $1 AND due <= ` + once + ` ORDER BY level, due, seq LIMIT $3) AS r WHERE r.token = $2)
 			AND m.leased > ` + once,
 		lastDead:  `SELECT coalesce(max(seq), 0) FROM swarmiji_dead WHERE queue = $1`,
@@ -150,15 +201,15 @@ func newTexts(d sqlconn.Dialect) *texts {
 				(SELECT count(*) FROM swarmiji_dead WHERE queue = $1), (SELECT dropped FROM swarmiji_queue WHERE id = $1),
 				` + once + ` - coalesce((SELECT min(at) FROM swarmiji_dead WHERE queue = $1), ` + once + `),
 				coalesce(min(CASE WHEN m.leased <= c.t AND m.due <= c.t THEN m.due END), 0)
-			FROM (SELECT ` + now + ` AS t) AS c JOIN swarmiji_message AS m ON m.queue = $1`,
+			FROM (SELECT ` + now + ` AS t) AS c JOIN ` + t.table + ` AS m ON m.queue = $1`,
 		queues: `SELECT name FROM swarmiji_queue WHERE namespace = $1 ORDER BY name`,
-		find: `SELECT ` + once + `, ` + claimed + ` FROM swarmiji_message AS m WHERE m.queue = $1 AND m.id = $2 AND m.` + waiting + once + `
+		find: `SELECT ` + once + `, ` + claimed + ` FROM ` + t.table + ` AS m WHERE m.queue = $1 AND m.id = $2 AND m.` + waiting + once + `
 			ORDER BY m.generation DESC LIMIT 1`,
-		remove: `DELETE FROM swarmiji_message WHERE queue = $1 AND id = $2 AND generation = (` + newest + `) AND ` + waiting + once,
-		update: `UPDATE swarmiji_message SET level = $3, due = CASE
-				WHEN due <= ` + once + ` AND level = $3 AND $4 + $5 * ` + once + ` <= ` + once + ` AND generation = $6 THEN due
+		remove: `DELETE FROM ` + t.table + ` WHERE queue = $1 AND id = $2 AND generation = (` + newest + `) AND ` + waiting + once,
+		update: `UPDATE ` + t.table + ` SET level = $3, due = CASE
+				WHEN due <= ` + once + ` AND level = $3 AND $4 + $5 * ` + once + ` <= ` + once + ` AND generation = $6` + samePlace + ` THEN due
 				ELSE ` + later + `($4 + $5 * ` + once + `, ` + once + `) END,
-			generation = $6, priority = $7, expires = $8, content_type = $9, meta = $10, body = $11, leased = 0, token = 0, deliveries = 0
+			generation = $6, priority = $7, expires = $8, content_type = $9, meta = $10, body = $11, leased = 0, token = 0, deliveries = 0` + changed + `
 			WHERE queue = $1 AND id = $2 AND generation = (` + newest + `) AND ` + waiting + once,
 
 		addNotes: `INSERT INTO swarmiji_start (queue, id, generation, notes, noted) VALUES ($1, $2, $3, '[]', ` + now + `)
@@ -180,7 +231,10 @@ func newTexts(d sqlconn.Dialect) *texts {
 		order = "max(m.due, m.leased)"
 		t.forSQLite(now, once)
 	}
-	listed := `SELECT ` + claimed + `, m.leased, ` + order + ` FROM swarmiji_message AS m WHERE m.queue = $1 AND `
+	if fair {
+		t.forFair(d, now, once)
+	}
+	listed := `SELECT ` + claimed + `, m.leased, ` + order + ` FROM ` + t.table + ` AS m WHERE m.queue = $1 AND `
 	inLevel := ` AND m.level = $2 AND m.leased <= ` + once + ` AND (` + order + `, m.seq) > ($3, $4) ORDER BY ` + order + `, m.seq LIMIT $5`
 	t.waiting = listed + order + ` <= ` + once + inLevel
 	t.delayed = listed + order + ` > ` + once + inLevel
@@ -193,7 +247,6 @@ const letters = `SELECT m.seq, m.at, m.reason, m.stack, m.attempts, m.id, m.gene
 	FROM swarmiji_dead AS m WHERE m.queue = $1`
 
 const (
-	insertInto = `INSERT INTO swarmiji_message (queue, level, due, id, generation, priority, expires, content_type, meta, body) `
 	ofRow      = ` WHERE queue = $1 AND id = $2 AND generation = $3 AND token = $4`
 	insertDead = `INSERT INTO swarmiji_dead (queue, at, reason, stack, attempts, id, generation, priority, expires, content_type, meta, body) `
 	unlessSame = ` ON CONFLICT (queue, id, generation) DO NOTHING`
@@ -205,61 +258,65 @@ const (
 func (t *texts) forPostgres(now, once string) {
 	key := unnest(keyColumns...)
 	// The rows of a batch get their seq in the order of the batch.
-	selected := `SELECT k.to_queue, k.level, greatest(k.due + k.relative * c.t, c.t), k.to_id, k.to_generation, k.priority, k.expires,
-			k.content_type, k.meta, k.body FROM `
 	clock := ` CROSS JOIN (SELECT ` + now + ` AS t) AS c ORDER BY k.n`
-	t.insertNew = insertInto + selected + unnest(insertColumns...) + clock
+	selected := func(fair bool) string {
+		text := insertInto(fair) + `SELECT k.to_queue, k.level, greatest(k.due + k.relative * c.t, c.t), k.to_id, k.to_generation,
+			k.priority, k.expires, k.content_type, k.meta, k.body`
+		if fair {
+			text += `, k.key, k.weight, k.due + k.relative * c.t <= c.t`
+		}
+		return text + ` FROM `
+	}
+	t.insertNew = selected(t.fair) + unnest(insertColumns(t.fair)...) + clock
 	t.insert = t.insertNew + unlessSame
-	// The last join compares the queue with that of f. With $1 the server may choose to read the
-	// whole queue for each row.
-	t.claim = `WITH c AS MATERIALIZED (SELECT ` + now + ` AS t, set_config('synchronous_commit', 'off', true)), f AS MATERIALIZED (
-			SELECT x.queue, x.id, x.generation FROM unnest($2::bigint[], $3::bigint[], $4::bigint[]) AS l(level, due, seq)
-			CROSS JOIN LATERAL (SELECT m.queue, m.id, m.generation FROM swarmiji_message AS m
+	// The update compares the queue with that of f. With $1 the server may choose to read the whole
+	// queue for each row.
+	t.claim = t.claimText(now, `SELECT x.queue, x.id, x.generation FROM unnest($2::bigint[], $3::bigint[], $4::bigint[]) AS l(level, due, seq)
+			CROSS JOIN LATERAL (SELECT m.queue, m.id, m.generation FROM `+t.table+` AS m
 				WHERE m.queue = $1 AND m.level = l.level AND m.due <= (SELECT t FROM c) AND (m.due, m.seq) > (l.due, l.seq)
 					AND m.leased <= (SELECT t FROM c)
 				ORDER BY m.due, m.seq LIMIT $5 FOR UPDATE SKIP LOCKED) AS x
-			LIMIT $5
-		), m AS (
-			UPDATE swarmiji_message AS m SET leased = (SELECT t FROM c) + $6, token = $7, deliveries = m.deliveries + 1
-			FROM f WHERE m.queue = f.queue AND m.id = f.id AND m.generation = f.generation RETURNING ` + claimed + `
-		)
-		SELECT (SELECT min(d.due) FROM unnest($2::bigint[]) AS l(level) CROSS JOIN LATERAL (SELECT m.due FROM swarmiji_message AS m
-				WHERE m.queue = $1 AND m.level = l.level AND m.due > (SELECT t FROM c) ORDER BY m.due LIMIT 1) AS d) - c.t, c.t, ` + claimed + `
-		FROM c LEFT JOIN m ON true`
-	of := `FROM swarmiji_message AS m WHERE m.queue = k.queue AND m.level = k.level AND `
+			LIMIT $5`,
+		`m.queue = f.queue AND m.id = f.id AND m.generation = f.generation`,
+		`(SELECT min(d.due) FROM unnest($2::bigint[]) AS l(level) CROSS JOIN LATERAL (SELECT m.due FROM `+t.table+` AS m
+			WHERE m.queue = $1 AND m.level = l.level AND m.due > (SELECT t FROM c) ORDER BY m.due LIMIT 1) AS d) - c.t`)
+	of := `FROM ` + t.table + ` AS m WHERE m.queue = k.queue AND m.level = k.level AND `
 	t.peek = `SELECT k.n - 1, x.next FROM ` + unnest("queue bigint", "level bigint", "due bigint") + ` CROSS JOIN (SELECT ` + now + ` AS t) AS c
 		CROSS JOIN LATERAL (SELECT coalesce(
 			(SELECT 0 ` + of + `m.due >= k.due AND m.due <= c.t AND m.leased <= c.t ORDER BY m.due, m.seq LIMIT 1),
 			(SELECT m.due - c.t ` + of + `m.due > c.t ORDER BY m.due LIMIT 1)) AS next) AS x
 		WHERE x.next IS NOT NULL`
-	t.ackOne = `DELETE FROM swarmiji_message` + ofRow + ` RETURNING CAST(pg_current_xact_id() AS text)`
+	t.ackOne = `DELETE FROM ` + t.table + ofRow + ` RETURNING CAST(pg_current_xact_id() AS text)`
 	// A transaction from the xmax on is open, or one of the future after a failover, which
 	// pg_xact_status refuses. It cannot be open if the row is gone.
 	t.tokenOf = `SELECT m.token, CASE WHEN x.id IS NULL THEN 0 WHEN x.id >= pg_snapshot_xmax(pg_current_snapshot()) THEN CAST(m.token IS NULL AS integer)
 			WHEN pg_xact_status(x.id) = 'aborted' THEN 1 ELSE 0 END
 		FROM (SELECT CAST(nullif(CAST($4 AS text), '') AS xid8) AS id) AS x
-		LEFT JOIN swarmiji_message AS m ON m.queue = $1 AND m.id = $2 AND m.generation = $3`
-	t.ack = `DELETE FROM swarmiji_message AS m USING ` + key + ` WHERE ` + ofKey + ` RETURNING k.n`
-	t.release = `UPDATE swarmiji_message AS m SET leased = 0, token = 0, deliveries = m.deliveries - k.back,
-			due = CASE WHEN k.after > 0 THEN ` + now + ` + k.after ELSE m.due END
+		LEFT JOIN ` + t.table + ` AS m ON m.queue = $1 AND m.id = $2 AND m.generation = $3`
+	t.ack = `DELETE FROM ` + t.table + ` AS m USING ` + key + ` WHERE ` + ofKey + ` RETURNING k.n`
+	t.release = `UPDATE ` + t.table + ` AS m SET leased = 0, token = 0, deliveries = m.deliveries - k.back,
+			due = CASE WHEN k.after > 0 THEN ` + now + ` + k.after ELSE m.due END` + t.setReady("k.after <= 0") + `
 		FROM ` + unnest(releaseColumns()...) + ` WHERE ` + ofKey + ` RETURNING k.n`
 	// A row that a transaction of AckTx has locked is left out. The others would wait for its end.
 	t.renew = `WITH k AS MATERIALIZED (SELECT m.queue, m.id, m.generation, k.lease, k.n FROM ` + unnest(renewColumns()...) + `
-			JOIN swarmiji_message AS m ON ` + ofKey + ` FOR UPDATE OF m SKIP LOCKED)
-		UPDATE swarmiji_message AS m SET leased = ` + now + ` + k.lease FROM k
+			JOIN ` + t.table + ` AS m ON ` + ofKey + ` FOR UPDATE OF m SKIP LOCKED)
+		UPDATE ` + t.table + ` AS m SET leased = ` + now + ` + k.lease FROM k
 		WHERE m.queue = k.queue AND m.id = k.id AND m.generation = k.generation RETURNING k.n`
-	t.retry = `WITH gone AS (DELETE FROM swarmiji_message AS m USING ` + unnest(retryColumns()...) + ` WHERE ` + ofKey + ` RETURNING k.*),
-		next AS (` + insertInto + selected + `gone AS k` + clock + unlessSame + `)
+	retry := func(into bool) string {
+		return `WITH gone AS (DELETE FROM ` + t.table + ` AS m USING ` + unnest(retryColumns(into)...) + ` WHERE ` + ofKey + ` RETURNING k.*),
+		next AS (` + selected(into) + `gone AS k` + clock + unlessSame + `)
 		SELECT n FROM gone`
-	t.dead = `WITH gone AS (DELETE FROM swarmiji_message AS m USING ` + unnest(deadLetterColumns()...) + ` WHERE ` + ofKey + `
+	}
+	t.retry, t.retryOther = retry(t.fair), retry(!t.fair)
+	t.dead = `WITH gone AS (DELETE FROM ` + t.table + ` AS m USING ` + unnest(deadLetterColumns()...) + ` WHERE ` + ofKey + `
 			RETURNING k.n, k.at, k.reason, k.stack, k.attempts, m.*),
 		letter AS (` + insertDead + `SELECT g.queue, g.at, g.reason, g.stack, g.attempts, g.id, g.generation, g.priority, g.expires,
 			g.content_type, g.meta, g.body FROM gone AS g ORDER BY g.n)
 		SELECT n FROM gone`
 	t.putDead = insertDead + `VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)`
-	t.purge = `WITH f AS MATERIALIZED (SELECT queue, id, generation FROM swarmiji_message
+	t.purge = `WITH f AS MATERIALIZED (SELECT queue, id, generation FROM ` + t.table + `
 			WHERE queue = $1 AND due <= ` + once + ` AND leased <= ` + once + ` LIMIT $2 FOR UPDATE SKIP LOCKED)
-		DELETE FROM swarmiji_message AS m USING f WHERE m.queue = f.queue AND m.id = f.id AND m.generation = f.generation`
+		DELETE FROM ` + t.table + ` AS m USING f WHERE m.queue = f.queue AND m.id = f.id AND m.generation = f.generation`
 	t.notes += " FOR UPDATE"
 }
 
@@ -268,23 +325,52 @@ func (t *texts) forPostgres(now, once string) {
 // an index.
 func (t *texts) forSQLite(now, once string) {
 	const free = `max(due, leased)`
-	t.insert = insertInto + `VALUES ($1, $2, max($3 + $4 * ` + now + `, ` + now + `), $5, $6, $7, $8, $9, $10, $11)` + unlessSame
+	insert := func(fair bool) string {
+		values := `VALUES ($1, $2, max($3 + $4 * ` + now + `, ` + now + `), $5, $6, $7, $8, $9, $10, $11`
+		if fair {
+			values += `, $12, $13, $3 + $4 * ` + now + ` <= ` + now
+		}
+		return insertInto(fair) + values + `)` + unlessSame
+	}
+	t.insert = insert(t.fair)
 	t.insertNew = t.insert
-	t.claim = `UPDATE swarmiji_message AS m SET leased = ` + now + ` + $4, token = $5, deliveries = deliveries + 1
-		WHERE seq IN (SELECT seq FROM swarmiji_message WHERE queue = $1 AND level = $2 AND ` + free + ` <= ` + once + `
+	t.retry, t.retryOther = insert(t.fair), insert(!t.fair)
+	t.claim = `UPDATE ` + t.table + ` AS m SET leased = ` + now + ` + $4, token = $5, deliveries = deliveries + 1
+		WHERE seq IN (SELECT seq FROM ` + t.table + ` WHERE queue = $1 AND level = $2 AND ` + free + ` <= ` + once + `
 			ORDER BY ` + free + `, seq LIMIT $3)
 		RETURNING ` + strings.ReplaceAll(claimed, "m.", "")
 	levels := strconv.Itoa(maxLevels)
-	t.peek = `SELECT k.key, (SELECT ` + free + ` - ` + once + ` FROM swarmiji_message
+	t.peek = `SELECT k.key, (SELECT ` + free + ` - ` + once + ` FROM ` + t.table + `
 			WHERE queue = k.value / ` + levels + ` AND level = k.value % ` + levels + ` ORDER BY ` + free + `, seq LIMIT 1)
 		FROM json_each($1) AS k`
-	t.ack = `DELETE FROM swarmiji_message` + ofRow
-	t.release = `UPDATE swarmiji_message SET leased = 0, token = 0, deliveries = deliveries - $6,
-		due = CASE WHEN $5 > 0 THEN ` + now + ` + $5 ELSE due END` + ofRow
-	t.renew = `UPDATE swarmiji_message SET leased = ` + now + ` + $5` + ofRow
+	t.ack = `DELETE FROM ` + t.table + ofRow
+	t.release = `UPDATE ` + t.table + ` SET leased = 0, token = 0, deliveries = deliveries - $6,
+		due = CASE WHEN $5 > 0 THEN ` + now + ` + $5 ELSE due END` + t.setReady("$5 <= 0") + ofRow
+	t.renew = `UPDATE ` + t.table + ` SET leased = ` + now + ` + $5` + ofRow
 	t.dead = insertDead + `SELECT queue, $5, $6, $7, $8, id, generation, priority, expires, content_type, meta, body
-		FROM swarmiji_message` + ofRow
+		FROM ` + t.table + ofRow
 	t.putDead = insertDead + `VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)`
-	t.purge = `DELETE FROM swarmiji_message WHERE seq IN (SELECT seq FROM swarmiji_message
+	t.purge = `DELETE FROM ` + t.table + ` WHERE seq IN (SELECT seq FROM ` + t.table + `
 		WHERE queue = $1 AND due <= ` + once + ` AND leased <= ` + once + ` LIMIT $2)`
+}
+
+// claimText returns PostgreSQL's texts.claim. found is a query that locks free rows f. The message
+// m of such a row is the one for which same holds. next is the time until the next message is due.
+func (t *texts) claimText(now, found, same, next string) string {
+	return `WITH c AS MATERIALIZED (SELECT ` + now + ` AS t, set_config('synchronous_commit', 'off', true)), f AS MATERIALIZED (
+			` + found + `
+		), m AS (
+			UPDATE ` + t.table + ` AS m SET leased = (SELECT t FROM c) + $6, token = $7, deliveries = m.deliveries + 1
+			FROM f WHERE ` + same + ` RETURNING ` + claimed + `
+		)
+		SELECT ` + next + `, c.t, ` + claimed + `
+		FROM c LEFT JOIN m ON true`
+}
+
+// setReady returns an assignment of "ready" in the fair table, and "" for the other one.
+func (t *texts) setReady(to string) string {
+	if !t.fair {
+		return ""
+	}
+	return `, ready = ` + to
 }

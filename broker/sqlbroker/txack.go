@@ -11,30 +11,39 @@ import (
 	"github.com/swarmiji/swarmiji/tx"
 )
 
-// ackRights are the privileges that the role of a transaction of AckTx needs.
-var ackRights = []string{"SELECT swarmiji_message", "DELETE swarmiji_message"}
+// ackRights returns the privileges that the role of a transaction of AckTx needs.
+func (t *texts) ackRights() []string { return []string{"SELECT " + t.table, "DELETE " + t.table} }
 
 // CheckTx implements [tx.Checker]. It returns nil if PublishTx and AckTx can use t: t is a
 // transaction of the Broker's database, and on PostgreSQL its role has the rights. These are USAGE
-// on the schema, and SELECT, INSERT and DELETE on swarmiji_message. Returns ErrUnsupported for
-// another database, ErrAccess without the rights.
+// on the schema, and SELECT, INSERT and DELETE on swarmiji_message. If the Broker has used a fair
+// queue, they include the same on swarmiji_fair_message. Returns ErrUnsupported for another
+// database, ErrAccess without the rights.
 func (b *Broker) CheckTx(ctx context.Context, t tx.Tx) error {
-	err := b.conn.Join(ctx, t, b.ready, append(ackRights, joinRights...), func(context.Context, *sqlconn.Tx) error { return nil })
+	rights := append(b.text.ackRights(), b.text.joinRights()...)
+	b.queues.Range(func(_, q any) bool {
+		fair := q.(*queue).text.fair //nolint:forcetypeassert // nothing else is in it
+		if fair {
+			rights = append(rights, append(b.fairText.ackRights(), b.fairText.joinRights()...)...)
+		}
+		return !fair
+	})
+	err := b.conn.Join(ctx, t, b.ready, rights, func(context.Context, *sqlconn.Tx) error { return nil })
 	return wrap(err, "use a transaction in", b.cfg.Namespace)
 }
 
 // AckTx implements [broker.TxAcker]. It deletes the message under the token of its claim. On
-// PostgreSQL the role of t needs SELECT and DELETE on swarmiji_message. In a transaction with
-// REPEATABLE READ or SERIALIZABLE it fails with a serialization failure if the lease was renewed
-// after the first statement of t.
+// PostgreSQL the role of t needs SELECT and DELETE on swarmiji_message, or on swarmiji_fair_message
+// for a fair queue. In a transaction with REPEATABLE READ or SERIALIZABLE it fails with a
+// serialization failure if the lease was renewed after the first statement of t.
 func (d *delivery) AckTx(ctx context.Context, t tx.Tx) error {
 	again, err := d.beginTx(ctx)
 	if err != nil {
 		return err
 	}
 	deleted, xact := true, ""
-	err = d.sub.b.conn.Join(ctx, t, d.sub.b.ready, ackRights, func(ctx context.Context, j *sqlconn.Tx) error {
-		err := j.Row(ctx, d.sub.b.text.ackOne, d.key()...).Scan(&xact)
+	err = d.sub.b.conn.Join(ctx, t, d.sub.b.ready, d.sub.q.text.ackRights(), func(ctx context.Context, j *sqlconn.Tx) error {
+		err := j.Row(ctx, d.sub.q.text.ackOne, d.key()...).Scan(&xact)
 		if deleted = !errors.Is(err, sqlconn.ErrNoRows); !deleted {
 			return nil
 		}
@@ -113,7 +122,7 @@ func (d *delivery) checkRolledBack(ctx context.Context, xact string) error {
 func (d *delivery) readToken(ctx context.Context, xact string) (token *int64, aborted bool, err error) {
 	var n int
 	err = d.sub.b.view(ctx, func(ctx context.Context, t *sqlconn.Tx) error {
-		return t.Row(ctx, d.sub.b.text.tokenOf, append(d.key()[:3], xact)...).Scan(&token, &n)
+		return t.Row(ctx, d.sub.q.text.tokenOf, append(d.key()[:3], xact)...).Scan(&token, &n)
 	})
 	return token, n != 0, err
 }
@@ -164,8 +173,8 @@ func (d *delivery) Settled(ctx context.Context) (bool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	d.inTx = false
-	// Without the id of the transaction a missing row proves its commit only while no other consumer
-	// could have settled the message.
+	// Without the id of the transaction a missing row proves its commit only while no other
+	// consumer could have settled the message.
 	known := xact != "" || time.Now().Before(d.until)
 	switch {
 	case token == nil && !aborted && known:
