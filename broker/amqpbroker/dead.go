@@ -120,6 +120,10 @@ func (b *Broker) withDeadQueue(ctx context.Context, queue string, again bool, fn
 	if _, err := b.route(queue, defaultPriority); err != nil {
 		return err
 	}
+	// letters that are published again need their level and lane
+	if err := b.loadLevelsCached(ctx, queue); err != nil && !amqpconn.IsNotFound(err) {
+		return err
+	}
 	name := b.names.dead(queue)
 	do := func(sess *amqpconn.Session) error {
 		return sess.Do(ctx, func(ch *amqp.Channel) error {

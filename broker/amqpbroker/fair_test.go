@@ -181,6 +181,7 @@ func TestLaneIsKept(t *testing.T) {
 		t.Fatalf("DeadLetter: %v", err)
 	}
 	var dead *broker.Message
+	other = connect(t, amqpbroker.Config{}) // as a command: it knows nothing of the queue
 	if err := other.ScanDead(ctx, q, func(l *broker.Dead) broker.DeadAction {
 		dead = l.Message
 		return broker.DeadRemove

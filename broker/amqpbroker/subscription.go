@@ -99,8 +99,11 @@ func (b *Broker) Subscribe(ctx context.Context, queue string, o broker.Subscribe
 // addStreams fills s.levels and s.streams for all levels of the queue, with a prefetch of want for
 // all levels together. It starts none of the streams.
 func (s *subscription) addStreams(want int) {
-	fair := s.b.known(s.queue).Fair
-	names := s.b.amqpQueues(s.queue)
+	fair, names := false, []string{s.b.names.work(s.queue)}
+	if v, ok := s.b.queues.Load(s.queue); ok { // once: Declare may store them meanwhile
+		l := v.(*levels) //nolint:forcetypeassert // nothing else is in it
+		fair, names = l.fair, l.queues
+	}
 	width := lanes.Width(fair)
 	n := len(names) / width
 	for i := range n {

@@ -38,6 +38,8 @@ type count struct {
 	counted
 	n  float64
 	at time.Time
+	// id is the id of the last submission. A repeated attempt to submit it counts once.
+	id string
 }
 
 // Choose returns the lane of m, a message for a priority level of a fair queue. level is any name
@@ -53,7 +55,7 @@ func (c *Counter) Choose(level string, m *broker.Message) int {
 	if lane := Of(m); lane > 0 || m.Generation > 0 {
 		return lane
 	}
-	recent := c.add(counted{level, m.Key}, 1/float64(max(m.Weight, 1)))
+	recent := c.add(counted{level, m.Key}, m.ID, 1/float64(max(m.Weight, 1)))
 	lane := 0
 	for lane < len(limits) && recent >= limits[lane] {
 		lane++
@@ -61,23 +63,26 @@ func (c *Counter) Choose(level string, m *broker.Message) int {
 	return lane
 }
 
-// add adds n to the number of recent submissions of a key, and returns the number before. It takes
-// c.mu.
-func (c *Counter) add(k counted, n float64) (before float64) {
+// add adds n to the number of recent submissions of a key, for the message id, and returns the
+// number before. If id is the last one of the key, it adds nothing. It takes c.mu.
+func (c *Counter) add(k counted, id string, n float64) (before float64) {
 	now := time.Now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if e, ok := c.counts[k]; ok {
 		have := e.Value.(*count) //nolint:forcetypeassert // nothing else is in it
 		before = have.n * math.Exp2(-float64(now.Sub(have.at))/float64(halfLife))
-		have.n, have.at = before+n, now
+		if id != "" && id == have.id {
+			return max(before-n, 0)
+		}
+		have.n, have.at, have.id = before+n, now, id
 		c.order.MoveToFront(e)
 		return before
 	}
 	if c.counts == nil {
 		c.counts = make(map[counted]*list.Element)
 	}
-	c.counts[k] = c.order.PushFront(&count{k, n, now})
+	c.counts[k] = c.order.PushFront(&count{k, n, now, id})
 	if len(c.counts) > maxKeys {
 		oldest := c.order.Remove(c.order.Back()).(*count) //nolint:forcetypeassert // nothing else is in it
 		delete(c.counts, oldest.counted)

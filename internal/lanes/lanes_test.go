@@ -205,3 +205,20 @@ func BenchmarkChoose(b *testing.B) {
 		})
 	}
 }
+
+// TestRepeatedAttemptCountsOnce shows that a submission that is tried again, as during an outage,
+// keeps its lane and does not move its key.
+func TestRepeatedAttemptCountsOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var c Counter
+		for i := range 100 {
+			if lane := c.Choose("level", &broker.Message{ID: "task", Key: "light"}); lane != 0 {
+				t.Fatalf("attempt %d has lane %d", i, lane)
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+		if lane := c.Choose("level", &broker.Message{ID: "next", Key: "light"}); lane != 0 {
+			t.Errorf("the next task has lane %d", lane)
+		}
+	})
+}
