@@ -71,7 +71,7 @@ func (b *Broker) encode(p *amqp.Publishing, m *broker.Message) error {
 	if m.Generation != 0 || idTime(m.ID) == 0 { // the client library allocates memory for a timestamp
 		p.Timestamp = time.Now()
 	}
-	if err := messagecode.CheckKey(m); err != nil {
+	if err := broker.CheckFairness(m); err != nil {
 		return err
 	}
 	if len(m.ID) > maxShort || len(m.ContentType) > maxShort {

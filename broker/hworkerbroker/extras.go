@@ -57,7 +57,7 @@ func extrasOf(m *broker.Message) (*extras, error) {
 	if m.Generation < 0 {
 		return nil, fmt.Errorf("generation %d: %w", m.Generation, broker.ErrMalformed)
 	}
-	if err := messagecode.CheckKey(m); err != nil {
+	if err := broker.CheckFairness(m); err != nil {
 		return nil, err
 	}
 	x := &extras{Generation: m.Generation, Key: m.Key, Weight: m.Weight}

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
-	"github.com/swarmiji/swarmiji/internal/messagecode"
 )
 
 var (
@@ -190,7 +189,7 @@ func (s *Server) check(m *broker.Message) error {
 		return fmt.Errorf("membroker: %q: body of %d bytes, at most %d: %w", m.ID, len(m.Body), s.maxBody, broker.ErrTooLarge)
 	}
 	if m.Key != "" || m.Weight != 0 {
-		if err := messagecode.CheckKey(m); err != nil {
+		if err := broker.CheckFairness(m); err != nil {
 			return fmt.Errorf("membroker: %q: %w", m.ID, err)
 		}
 	}

@@ -89,7 +89,7 @@ func (b *Broker) check(m *broker.Message) error {
 	if m.Generation < 0 {
 		return fmt.Errorf("%w: generation %d", broker.ErrMalformed, m.Generation)
 	}
-	return messagecode.CheckKey(m)
+	return broker.CheckFairness(m)
 }
 
 // encode returns m for a subject that must not hold a message yet: it expects sequence 0. The data

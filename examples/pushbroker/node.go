@@ -112,7 +112,7 @@ func check(m *broker.Message) error {
 			return fmt.Errorf("header %q is a %T: %w", name, v, broker.ErrMalformed)
 		}
 	}
-	return nil
+	return broker.CheckFairness(m)
 }
 
 // Declare implements [broker.Declarer]. Queues have neither levels nor turns: these are refused

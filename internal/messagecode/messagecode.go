@@ -50,18 +50,7 @@ func Check(m *broker.Message, maxBody int) error {
 	case len(m.ContentType) > math.MaxUint8:
 		return fmt.Errorf("%w: content type of %d bytes", broker.ErrMalformed, len(m.ContentType))
 	}
-	return CheckKey(m)
-}
-
-// CheckKey returns ErrMalformed if the Key of m is not valid or its Weight is not 0 to 100.
-func CheckKey(m *broker.Message) error {
-	switch {
-	case !naming.ValidKey(m.Key):
-		return fmt.Errorf("%w: the fairness key is not at most %d bytes of UTF-8 without control characters", broker.ErrMalformed, naming.MaxKey)
-	case m.Weight < 0 || m.Weight > naming.MaxWeight:
-		return fmt.Errorf("%w: the fairness weight %d is not 0 to %d", broker.ErrMalformed, m.Weight, naming.MaxWeight)
-	}
-	return nil
+	return broker.CheckFairness(m)
 }
 
 // SetKey sets the Key and the Weight of m to stored values. It leaves out those that are not valid.
