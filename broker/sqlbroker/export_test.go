@@ -172,3 +172,15 @@ func Recover(ctx context.Context, d broker.Delivery) (ids []string, err error) {
 	})
 	return ids, err
 }
+
+// WakeOf reads the keys of a fair queue, as a consumer that finds none. It returns the time after
+// which the consumer would look again, 0 for that of its polls.
+func WakeOf(ctx context.Context, b *Broker, name string) (time.Duration, error) {
+	q, err := b.queue(ctx, name)
+	if err != nil {
+		return 0, err
+	}
+	f, c := fetcher{s: &subscription{b: b, q: q}, ring: &ring{state: q.turns}, levels: []int64{0}}, &claim{want: 1}
+	err = f.readKeys(ctx, c)
+	return c.wake, err
+}

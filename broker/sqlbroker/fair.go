@@ -17,6 +17,10 @@ const manyClaimed = 50_000
 // promoteMax is the largest number of delayed messages that become ready with one statement.
 const promoteMax = 1000
 
+// promotedWithin is the time after which a consumer looks again for delayed messages that another
+// one makes ready.
+const promotedWithin = 10 * time.Millisecond
+
 // pickKeys sets c.picks, for a fair queue. It first reads the keys, unless that is costly on
 // PostgreSQL and the keys of the most urgent level are known from an earlier reading. Without a
 // message it sets c.wake.
@@ -49,7 +53,11 @@ func (f *fetcher) readKeys(ctx context.Context, c *claim) error {
 			err = nil // it is done, or will be with the next claim
 		}
 		if err == nil {
-			_, err = f.tryKeys(ctx, c)
+			due, err = f.tryKeys(ctx, c)
+		}
+		if due { // another consumer promotes them, or there are more
+			soon := promotedWithin.Microseconds()
+			c.wakeIn(&soon)
 		}
 	}
 	f.sweep, f.swept = time.Since(begun), begun

@@ -461,8 +461,9 @@ func (f *fetcher) returnUnreceived() {
 		s.mu.Lock()
 		ds := s.excess
 		s.excess = nil
-		ds = append(ds, s.unread.all()...)
-		s.unread = newUnreceived(s.q)
+		for d := s.unread.take(); d != nil; d = s.unread.take() { // lose may follow, so d must be out of unread
+			ds = append(ds, d)
+		}
 		s.mu.Unlock()
 		if err = errors.Join(err, f.returnHeld(ds)); err == nil || !s.b.pause(s.b.life, attempt) {
 			return

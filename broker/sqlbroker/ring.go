@@ -32,6 +32,8 @@ type ring struct {
 	fresh bool // keys were read for the current claim
 	empty int  // claims in a row that got no message, although keys had some
 
+	missed map[string]bool // rows that a claim named and did not get: a transaction had locked them
+
 	claimed int // messages of all claims
 }
 
@@ -172,7 +174,7 @@ func (r *ring) pick(want int) []pick {
 	for _, k := range r.keys {
 		if k.n > 0 {
 			p := pick{level: r.level, key: k.key, due: k.due, seq: k.seq, n: k.n, from: k}
-			if k.n == 1 && r.empty == 0 { // otherwise another consumer may have the row
+			if k.n == 1 && r.empty == 0 && !r.missed[k.row] { // otherwise another consumer may have the row
 				p.row = k.row
 			}
 			picks = append(picks, p)
@@ -183,6 +185,20 @@ func (r *ring) pick(want int) []pick {
 		r.begin(last)
 	}
 	return picks
+}
+
+// maxMissed limits the rows in ring.missed. With more of them, all are forgotten.
+const maxMissed = 1000
+
+// miss makes later claims look for other messages of the key of row than the one in row.
+func (r *ring) miss(row string) {
+	if len(r.missed) >= maxMissed {
+		clear(r.missed)
+	}
+	if r.missed == nil {
+		r.missed = make(map[string]bool)
+	}
+	r.missed[row] = true
 }
 
 // maxEmpty is the number of claims without a message after which the queue counts as drained,
@@ -211,6 +227,9 @@ func (r *ring) taken(picks []pick, rows []stored) (short bool) {
 		k := p.from
 		switch {
 		case k.got >= p.n:
+			short = false
+		case p.row != "": // other messages of the key may be free
+			r.miss(p.row)
 			short = false
 		case p.seq != 0: // a message before its mark may have come back
 			k.due, k.seq, k.marked = math.MinInt64, 0, false

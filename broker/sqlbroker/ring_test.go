@@ -116,6 +116,30 @@ func TestRingShort(t *testing.T) {
 	}
 }
 
+// A claim that named the first row of a key and did not get it is not short. Later claims look for
+// other messages of the key while that row is the first.
+func TestRingMissedRow(t *testing.T) {
+	r := &ring{state: newTurnState(1)}
+	for i, first := range []string{"2", "2", "2", "3"} {
+		r.state.levels[0] = turn{key: "b", given: 1, known: true}
+		readInto(r, map[string]int{"a": 1, "b": 1}, 3)
+		for _, k := range r.keys {
+			k.row = map[string]string{"a": "1", "b": first}[k.key]
+		}
+		picks := r.pick(3) // a, b, a
+		if b := picks[0]; b.key != "b" || b.n != 1 || b.row != map[int]string{0: "2", 3: "3"}[i] {
+			t.Errorf("claim %d begins with %+v", i, b)
+		}
+		rows := []stored{keyRow(t, "a", 1, int64(i))} // the only one of a
+		if i > 0 {
+			rows = append(rows, keyRow(t, "b", 1, int64(10+i)))
+		}
+		if r.taken(picks, rows) {
+			t.Errorf("claim %d is short", i)
+		}
+	}
+}
+
 // No key is beyond the end of the ring.
 func TestAfterKeys(t *testing.T) {
 	if last := strings.Repeat("\U0010FFFF", 63) + "\u00ff"; afterKeys() <= last || len(last) < 253 {

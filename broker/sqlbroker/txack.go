@@ -16,18 +16,11 @@ func (t *texts) ackRights() []string { return []string{"SELECT " + t.table, "DEL
 
 // CheckTx implements [tx.Checker]. It returns nil if PublishTx and AckTx can use t: t is a
 // transaction of the Broker's database, and on PostgreSQL its role has the rights. These are USAGE
-// on the schema, and SELECT, INSERT and DELETE on swarmiji_message. If the Broker has used a fair
-// queue, they include the same on swarmiji_fair_message. Returns ErrUnsupported for another
+// on the schema, and SELECT, INSERT and DELETE on swarmiji_message. Those on swarmiji_fair_message
+// are checked only by PublishTx and AckTx for a fair queue. Returns ErrUnsupported for another
 // database, ErrAccess without the rights.
 func (b *Broker) CheckTx(ctx context.Context, t tx.Tx) error {
 	rights := append(b.text.ackRights(), b.text.joinRights()...)
-	b.queues.Range(func(_, q any) bool {
-		fair := q.(*queue).text.fair //nolint:forcetypeassert // nothing else is in it
-		if fair {
-			rights = append(rights, append(b.fairText.ackRights(), b.fairText.joinRights()...)...)
-		}
-		return !fair
-	})
 	err := b.conn.Join(ctx, t, b.ready, rights, func(context.Context, *sqlconn.Tx) error { return nil })
 	return wrap(err, "use a transaction in", b.cfg.Namespace)
 }
