@@ -35,7 +35,9 @@ func (f *fetcher) pickKeys(ctx context.Context, c *claim) error {
 	if err := f.readKeys(ctx, c); err != nil {
 		return err
 	}
-	c.picks = r.pick(c.want)
+	if c.picks = r.pick(c.want); len(c.picks) == 0 {
+		r.from = 0
+	}
 	return nil
 }
 
@@ -100,14 +102,14 @@ func (f *fetcher) tryKeys(ctx context.Context, c *claim) (due bool, err error) {
 		if s.b.postgres() {
 			var levels []int64
 			var low, high []string
-			for _, l := range f.levels {
+			for _, l := range f.levels[r.from:] {
 				for _, p := range r.parts(l) {
 					levels, low, high = append(levels, p.level), append(low, p.low), append(high, p.high)
 				}
 			}
 			return read(ctx, tx, s.q.id, levels, low, high, limit)
 		}
-		for _, l := range f.levels {
+		for _, l := range f.levels[r.from:] {
 			for _, p := range r.parts(l) {
 				if n := limit - len(keys); n > 0 {
 					if err := read(ctx, tx, s.q.id, p.level, p.low, p.high, n); err != nil {

@@ -40,6 +40,41 @@ func TestFairPromotedByAnother(t *testing.T) {
 	}
 }
 
+// A message that a transaction has locked does not stop the less urgent levels.
+func TestFairLockedLevel(t *testing.T) {
+	url, ctx, namespace := testserver.RequirePostgres(t).URL(), testwait.Long(t), testserver.Namespace()
+	b := open(t, config(t, url, namespace))
+	fairQueue(ctx, t, b, "q", 50, 100)
+	if err := b.Publish(ctx, "q", &broker.Message{ID: "urgent", Key: "k", Priority: 1}); err != nil {
+		t.Fatal(err)
+	}
+	own := sqltest.Begin(t, url)
+	const lock = "UPDATE swarmiji_fair_message SET weight = 2 WHERE queue = (SELECT id FROM swarmiji_queue WHERE namespace = $1 AND name = 'q')"
+	if _, err := own.Tx.Exec(ctx, lock, namespace); err != nil {
+		t.Fatal(err)
+	}
+	published(ctx, t, b, keyed("q", "k", 1, 0, 3)...)
+	s := subscribed(ctx, t, b, "q", 1)
+	for range 3 {
+		d := received(ctx, t, s)
+		if d.Message().ID == "urgent" {
+			t.Error("received the locked message")
+		}
+		if err := broker.AckSync(ctx, d); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := own.Commit(); err != nil {
+		t.Fatal(err)
+	}
+	if d := received(ctx, t, s); d.Message().ID != "urgent" {
+		t.Errorf("received %s, want the message that was locked", d.Message().ID)
+	}
+	if err := b.Close(ctx); err != nil {
+		t.Error(err)
+	}
+}
+
 // A role without rights on the messages of fair queues can use transactions for other queues.
 func TestTxRightsOfPlainQueues(t *testing.T) {
 	url, ctx := testserver.RequirePostgres(t).URL(), testwait.Long(t)

@@ -461,7 +461,7 @@ func (f *fetcher) returnUnreceived() {
 		s.mu.Lock()
 		ds := s.excess
 		s.excess = nil
-		for d := s.unread.take(); d != nil; d = s.unread.take() { // lose may follow, so d must be out of unread
+		for d := s.unread.take(); d != nil; d = s.unread.take() { // unlinks d: lose may follow
 			ds = append(ds, d)
 		}
 		s.mu.Unlock()

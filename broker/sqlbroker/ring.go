@@ -30,6 +30,7 @@ type ring struct {
 	level int64
 	whole bool // keys is the whole ring; otherwise its beginning
 	fresh bool // keys were read for the current claim
+	from  int  // the first level to read: all messages of those before are locked
 	empty int  // claims in a row that got no message, although keys had some
 
 	missed map[string]bool // rows that a claim named and did not get: a transaction had locked them
@@ -201,7 +202,7 @@ func (r *ring) miss(row string) {
 	r.missed[row] = true
 }
 
-// maxEmpty is the number of claims without a message after which the queue counts as drained,
+// maxEmpty is the number of claims without a message after which a level counts as drained,
 // although keys had messages: other consumers have locked them.
 const maxEmpty = 3
 
@@ -240,10 +241,16 @@ func (r *ring) taken(picks []pick, rows []stored) (short bool) {
 	}
 	switch {
 	case len(rows) > 0:
-		r.empty = 0
+		r.empty, r.from = 0, 0
 	case r.fresh:
-		r.empty++
+		if r.empty++; r.empty >= maxEmpty && int(r.level) < len(r.state.levels)-1 {
+			r.empty, r.from = 0, int(r.level)+1
+		}
 	}
 	r.fresh = false
-	return short && len(rows) > 0 || r.empty >= maxEmpty
+	if r.empty >= maxEmpty { // on the last level
+		r.from = 0
+		return true
+	}
+	return short && len(rows) > 0
 }

@@ -140,6 +140,26 @@ func TestRingMissedRow(t *testing.T) {
 	}
 }
 
+// After some claims without a message the next level is read. After those of the last level the
+// queue counts as drained, and the first level is read again.
+func TestRingLockedLevels(t *testing.T) {
+	r := &ring{state: newTurnState(2)}
+	for i := range 4 * maxEmpty {
+		last := i/maxEmpty%2 == 1
+		if r.from == 1 != last {
+			t.Fatalf("claim %d reads from level %d", i, r.from)
+		}
+		r.set(int64(r.from), []*ringKey{{key: "a", weight: 1, due: math.MinInt64}}, true)
+		drained := last && i%maxEmpty == maxEmpty-1
+		if r.taken(r.pick(2), nil) != drained {
+			t.Fatalf("claim %d: drained is %v", i, !drained)
+		}
+		if drained {
+			r.empty = 0 // otherwise one claim of the first level is enough
+		}
+	}
+}
+
 // No key is beyond the end of the ring.
 func TestAfterKeys(t *testing.T) {
 	if last := strings.Repeat("\U0010FFFF", 63) + "\u00ff"; afterKeys() <= last || len(last) < 253 {
