@@ -90,16 +90,16 @@ local function departed(list, stamps)
   end
 end
 
--- weigh stores the weights of fairness keys, key -> weight, in the hash w. It has the keys of which a
--- message has a weight other than 1. The hash helps to plan a claim: a turn costs what its message
--- weighs. A key is removed when its tag is.
-local function weigh(list, weights)
+-- weigh stores the weights of fairness keys of a level, key -> weight, in the hash w0. It has the keys
+-- of which a message has a weight other than 1. The hash helps to plan a claim: a turn costs what its
+-- message weighs. A key is removed when its tag is.
+local function weigh(list, place, weights)
   local set = {}
   for of, weight in pairs(weights) do
     set[#set + 1] = of
     set[#set + 1] = weight
   end
-  if #set > 0 then redis.call('HSET', list.fair .. 'w', unpack(set)) end
+  if #set > 0 then redis.call('HSET', list.fair .. 'w' .. place - 1, unpack(set)) end
 end
 
 -- prepend adds elements, of which the first has a stamp, to the front of the line of a fairness key.
@@ -195,7 +195,7 @@ local function put(list, keys, front, values)
       end
       redis.call('ZADD', zset, 'NX', unpack(tags))
     end
-    weigh(list, at.weights)
+    weigh(list, place, at.weights)
   end
 end
 
@@ -277,7 +277,7 @@ local function retire(list, place)
     end
     if #gone > 0 then
       redis.call('ZREM', zset, unpack(gone))
-      redis.call('HDEL', list.fair .. 'w', unpack(gone))
+      redis.call('HDEL', list.fair .. 'w' .. place - 1, unpack(gone))
     end
     if #gone < #names or #names == 0 then return end
   end
@@ -319,10 +319,10 @@ end
 
 -- pop removes the messages of the next turns of a level, up to want. It charges no turn. Returns
 -- their keys, their stamps, their fairness keys, the tags of these (key -> tag), their weights as far
--- as they are in w, and the number of fairness keys that it looked at. Those without messages are
+-- as they are in w0, and the number of fairness keys that it looked at. Those without messages are
 -- removed.
 local function pop(list, place, want)
-  local zset, hash, w = list.fair .. 'k' .. place - 1, list.fair .. 'f' .. place - 1, list.fair .. 'w'
+  local zset, hash, w = list.fair .. 'k' .. place - 1, list.fair .. 'f' .. place - 1, list.fair .. 'w' .. place - 1
   local keys, stamps, of, tags = {}, {}, {}, {}
   local top = redis.call('ZRANGE', zset, 0, want - 1, 'WITHSCORES')
   if #top == 0 then return keys, stamps, of, tags, nil, 0 end
@@ -432,7 +432,7 @@ local function take(list, want, budget, look, after)
         charged[#charged + 1] = name
       end
       if #charged > 0 then redis.call('ZADD', list.fair .. 'k' .. place - 1, unpack(charged)) end
-      if weights then weigh(list, weighed) end
+      if weights then weigh(list, place, weighed) end
       retire(list, place)
     end
   end
