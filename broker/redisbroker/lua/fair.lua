@@ -493,8 +493,12 @@ local function withdraw(list, place, key, value)
   end
 end
 
--- sameplace reports whether the stored message other can have the place of the ready one, value.
+-- sameplace reports whether the stored message other can have the place of the ready one, value. If
+-- so it stores the weight of other.
 local function sameplace(list, value, other)
-  local a, b = fairness(value), fairness(other)
-  return a == b and level(list, value) == level(list, other)
+  local a, place = fairness(value), level(list, other)
+  local b, weight = fairness(other)
+  if a ~= b or level(list, value) ~= place then return false end
+  if weight ~= 1 then weigh(list, place, {[b] = weight}) end
+  return true
 end
