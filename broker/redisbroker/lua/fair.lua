@@ -385,7 +385,8 @@ end
 -- budget bytes but at least one message. look is the number of messages that it reads first.
 --
 -- Returns the keys, and a table that has after empty texts, then key, value, key, value, ... Returns
--- true too if it stopped early, because many fairness keys had no messages: more may be ready.
+-- true too if more may be ready: it stopped at the limit of bytes, or because many fairness keys had
+-- no messages, or a list r has more than absorb moves at once.
 local function take(list, want, budget, look, after)
   local keys, flat, count, looked = {}, {}, 0, 0
   for i = 1, after do flat[i] = '' end
@@ -437,7 +438,7 @@ local function take(list, want, budget, look, after)
     end
   end
   departed(list, old)
-  return keys, flat, looked >= 2000
+  return keys, flat, looked >= 2000 or budget <= 0 or want > 0 and redis.call('EXISTS', K.r()) > 0
 end
 
 -- withdraw removes a ready message from the turns. Far behind in a long list only a ghost records
