@@ -10,7 +10,7 @@
 // All keys of a queue begin with swj:{<namespace>.<queue>}: and so are in one slot of a cluster.
 //
 //	m         hash   the queue: version, counters, levels (upper bounds with commas; "" is one level;
-//	                 "fair" comes before the bounds of a fair queue)
+//	                 "fair" comes before the bounds of a fair queue), floors of tags
 //	t         hash   key of a message -> the stored message
 //	r0, r1 …  lists  keys of the ready messages of a level, the next one at the left
 //	d         zset   keys of the delayed messages; the score is the time in microseconds since 1970

@@ -14,9 +14,10 @@
 --
 -- The tag of a key is the sum of its turns. The key with the lowest tag has the next turn, and a
 -- message of weight w adds 1,000,000/w to the tag, rounded: Redis is fast with whole numbers. A new
--- key begins just behind the lowest tag. A key
--- without messages stays in k0 until its tag is the lowest: otherwise a key with one message at a
--- time would always be first.
+-- key begins just behind the lowest tag. Returned messages lower tags: then it begins behind the
+-- lowest tag before that, the field floor1 of m for level 1. Otherwise a stream of new keys could
+-- pass an older key for a long time. A key without messages stays in k0 until its tag is the lowest:
+-- otherwise a key with one message at a time would always be first.
 
 -- bounds returns the level bounds in levels, which begins with "fair", as a list of numbers. An empty
 -- list means one level.
@@ -149,6 +150,7 @@ local function put(list, keys, front, values)
   waitsince(list, second, #keys)
   for place, at in pairs(levels) do
     local zset, hash, names = list.fair .. 'k' .. place - 1, list.fair .. 'f' .. place - 1, at.names
+    local floor = 'floor' .. place
     local lines, set, new = redis.call('HMGET', hash, unpack(names)), {}, {}
     for i = 1, #names do
       local of, line = names[i], lines[i]
@@ -180,6 +182,11 @@ local function put(list, keys, front, values)
     if #set > 0 then redis.call('HSET', hash, unpack(set)) end
     if front then
       local lowest, tags = tonumber(redis.call('ZRANGE', zset, 0, 0, 'WITHSCORES')[2]), {}
+      if not lowest then
+        redis.call('HDEL', K.m, floor)
+      elseif lowest > tonumber(redis.call('HGET', K.m, floor) or -math.huge) then
+        redis.call('HSET', K.m, floor, string.format('%.0f', lowest))
+      end
       local has = redis.call('ZMSCORE', zset, unpack(names))
       for i = 1, #names do
         tags[2 * i - 1] = string.format('%.0f', (has[i] or lowest or 0) - (lowest and at.cost[names[i]] or 0))
@@ -187,7 +194,12 @@ local function put(list, keys, front, values)
       end
       redis.call('ZADD', zset, unpack(tags))
     elseif #new > 0 then
-      local lowest, tags = redis.call('ZRANGE', zset, 0, 0, 'WITHSCORES')[2], {}
+      local lowest, tags = tonumber(redis.call('ZRANGE', zset, 0, 0, 'WITHSCORES')[2]), {}
+      if lowest then
+        lowest = math.max(lowest, redis.call('HGET', K.m, floor) or lowest)
+      else
+        redis.call('HDEL', K.m, floor)
+      end
       local tag = lowest and string.format('%.0f', lowest + 1000) or '0' -- behind those that wait with the lowest tag
       for i = 1, #new do
         tags[2 * i - 1] = tag
