@@ -31,8 +31,8 @@ func TestMoreThanOneClaim(t *testing.T) {
 	}
 }
 
-// TestManyForeignTasksOnAFairQueue shows that a consumer receives all tasks that another program has
-// pushed without a poll. One claim moves only some of them into the turns.
+// TestManyForeignTasksOnAFairQueue shows that a consumer receives all tasks that another program
+// has pushed without a poll. One claim moves only some of them into the turns.
 func TestManyForeignTasksOnAFairQueue(t *testing.T) {
 	t.Parallel()
 	srv, ns := testserver.RequireRedis(t), testserver.Namespace()
