@@ -65,8 +65,8 @@ func TestOrderAfterClose(t *testing.T) {
 	inOrder(t, subscribe(t, b, q, 1000), ids...)
 }
 
-// TestOrderOfLateMessagesAtClose shows that messages that arrive after Close go back behind those
-// that were there.
+// TestOrderOfLateMessagesAtClose shows that messages that arrive after Close go back behind
+// earlier ones.
 func TestOrderOfLateMessagesAtClose(t *testing.T) {
 	t.Parallel()
 	srv, ns := testserver.RequireRedis(t), testserver.Namespace()
