@@ -10,7 +10,7 @@
 // All keys of a queue begin with swj:{<namespace>.<queue>}: and so are in one slot of a cluster.
 //
 //	m         hash   the queue: version, counters, levels (upper bounds with commas; "" is one level;
-//	                 "fair" comes before the bounds of a fair queue)
+//	                 "fair" comes before the bounds of a fair queue), floors of tags
 //	t         hash   key of a message -> the stored message
 //	r0, r1 …  lists  keys of the ready messages of a level, the next one at the left
 //	d         zset   keys of the delayed messages; the score is the time in microseconds since 1970
@@ -32,11 +32,11 @@
 //	k0 …      zset   fairness keys; the score is the key's tag
 //	f0 …      hash   fairness key -> its line: '-' or '+', and its next ready messages
 //	f0:<key>  list   the ready messages behind a line that begins with '+'
+//	w0 …      hash   fairness key -> weight of its last message, if it had one other than 1
 //
-// It also has these keys for all levels:
+// It also has this key for all levels:
 //
 //	v         hash   second since 1970 -> the number of ready messages that arrived then
-//	w         hash   fairness key -> weight of its last message, if it had one other than 1
 //
 // lua/fair.lua describes tags and lines. Ready lists of a fair queue hold only messages that other
 // programs and older versions have added. The next claim moves them into the turns.

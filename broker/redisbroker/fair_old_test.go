@@ -49,8 +49,8 @@ var (
 )
 
 // TestOlderVersionOnAFairQueue shows that a process of the version before fair queues does no harm
-// on one. The messages that it publishes take turns. Its consumer sees no message of newer
-// processes. Those that it gives back, deletes or makes due are not lost.
+// on one. The messages that it publishes take turns. Its consumer claims no message of
+// newer processes. Those that it gives back, deletes or makes due are not lost.
 func TestOlderVersionOnAFairQueue(t *testing.T) {
 	t.Parallel()
 	srv, ns := testserver.RequireRedis(t), testserver.Namespace()
@@ -64,7 +64,7 @@ func TestOlderVersionOnAFairQueue(t *testing.T) {
 	old.call("declare", []string{"m"})
 	publishAll(t, b, q, slices.Concat(of("a", 0, 5), of("b", 0, 5))...)
 
-	// Its consumer gets only what its producers published.
+	// Its consumer claims only what its producers published.
 	old.call("enqueue", partsOfEnqueue, channel, 2, 0, "old-0", stored("old-0"), "old-1", stored("old-1"))
 	do(t, srv, "ZADD", old.prefix+"o", "99999999999999999", "7")
 	do(t, srv, "HSET", old.prefix+"c", "7", "0:0:n:")

@@ -169,6 +169,42 @@ func TestNewKeyOvertakes(t *testing.T) {
 	forgotten(t, srv, ns, q)
 }
 
+// TestNewKeysAfterGiveBack shows that new keys do not pass an older one for long after messages
+// went back to the queue. These lower the tag of their key.
+func TestNewKeysAfterGiveBack(t *testing.T) {
+	t.Parallel()
+	srv, ns := testserver.RequireRedis(t), testserver.Namespace()
+	b := connect(t, redisbroker.Config{Namespace: ns})
+	q := declaredFair(t, b, "q")
+	publishAll(t, b, q, of("returned", 0, 20)...)
+	s := subscribe(t, b, q, 10)
+	testwait.Until(t, "that the consumer holds 10", func() bool { return stats(t, b, q).Held == 10 })
+	publish(t, b, q, of("older", 0, 1)...)
+	if err := s.Close(testwait.Long(t)); err != nil {
+		t.Fatalf("Close: %v", err)
+	}
+	for i := range 30 {
+		publish(t, b, q, of(fmt.Sprint("new", i), 0, 1)...)
+	}
+	s = subscribe(t, b, q, 1)
+	place := 0
+	for i := range 81 {
+		d := receive(t, s)
+		if d.Message().Key == "older" {
+			place = i
+		}
+		ack(t, d)
+		publish(t, b, q, of(fmt.Sprint("newer", i), 0, 1)...)
+	}
+	if place == 0 || place > 75 {
+		t.Errorf("the older key had turn %d", place)
+	}
+	for range 51 {
+		ack(t, receive(t, s))
+	}
+	forgotten(t, srv, ns, q)
+}
+
 // TestFairListPages shows that pages of any size together show each waiting message once: in order
 // within a key, and the first ones of all keys first.
 func TestFairListPages(t *testing.T) {

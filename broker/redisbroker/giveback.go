@@ -50,7 +50,7 @@ func (s *subscription) lastClaim(own *owner) int64 {
 func (s *subscription) takeUnreceived() []*delivery {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	ds := append(s.excess, s.unread.all()...)
+	ds := append(s.unread.all(), s.excess...) // in the order of their arrival
 	s.excess = nil
 	s.unread.reset(s.unread.levels, nil)
 	return ds
@@ -113,14 +113,15 @@ func (s *subscription) isLost(own *owner) bool {
 
 // returnToQueue sends the messages ds back to the front of the queue and waits for the server.
 // received says whether Receive has returned them: then the delivery counts. A message that is no
-// longer held under its claim is skipped. It sends maxBatch messages at a time and stops at the
-// first error: earlier parts are back in the queue then. It does not mark ds as settled here.
+// longer held under its claim is skipped. It sends maxBatch messages at a time, the last ones
+// first, so that they keep their order. It stops at the first error: later parts are back in the
+// queue then. It does not mark ds as settled here.
 func (s *subscription) returnToQueue(ctx context.Context, ds []*delivery, received bool) error {
 	counts := 0
 	if received {
 		counts = 1
 	}
-	for part := range slices.Chunk(ds, maxBatch) {
+	for _, part := range slices.Backward(slices.Collect(slices.Chunk(ds, maxBatch))) {
 		args := make([]any, 0, 1+4*len(part))
 		args = append(args, s.q.names.channels())
 		for _, d := range part {

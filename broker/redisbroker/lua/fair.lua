@@ -14,9 +14,10 @@
 --
 -- The tag of a key is the sum of its turns. The key with the lowest tag has the next turn, and a
 -- message of weight w adds 1,000,000/w to the tag, rounded: Redis is fast with whole numbers. A new
--- key begins just behind the lowest tag. A key
--- without messages stays in k0 until its tag is the lowest: otherwise a key with one message at a
--- time would always be first.
+-- key begins just behind the lowest tag. Returned messages lower tags: then it begins behind the
+-- lowest tag before that, the field floor1 of m for level 1. Otherwise a stream of new keys could
+-- pass an older key for a long time. A key without messages stays in k0 until its tag is the lowest:
+-- otherwise a key with one message at a time would always be first.
 
 -- bounds returns the level bounds in levels, which begins with "fair", as a list of numbers. An empty
 -- list means one level.
@@ -90,16 +91,16 @@ local function departed(list, stamps)
   end
 end
 
--- weigh stores the weights of fairness keys, key -> weight, in the hash w. It has the keys of which a
--- message has a weight other than 1. The hash helps to plan a claim: a turn costs what its message
--- weighs. A key is removed when its tag is.
-local function weigh(list, weights)
+-- weigh stores the weights of fairness keys of a level, key -> weight, in the hash w0. It has the keys
+-- of which a message has a weight other than 1. The hash helps to plan a claim: a turn costs what its
+-- message weighs. A key is removed when its tag is.
+local function weigh(list, place, weights)
   local set = {}
   for of, weight in pairs(weights) do
     set[#set + 1] = of
     set[#set + 1] = weight
   end
-  if #set > 0 then redis.call('HSET', list.fair .. 'w', unpack(set)) end
+  if #set > 0 then redis.call('HSET', list.fair .. 'w' .. place - 1, unpack(set)) end
 end
 
 -- prepend adds elements, of which the first has a stamp, to the front of the line of a fairness key.
@@ -149,6 +150,7 @@ local function put(list, keys, front, values)
   waitsince(list, second, #keys)
   for place, at in pairs(levels) do
     local zset, hash, names = list.fair .. 'k' .. place - 1, list.fair .. 'f' .. place - 1, at.names
+    local floor = 'floor' .. place
     local lines, set, new = redis.call('HMGET', hash, unpack(names)), {}, {}
     for i = 1, #names do
       local of, line = names[i], lines[i]
@@ -180,6 +182,11 @@ local function put(list, keys, front, values)
     if #set > 0 then redis.call('HSET', hash, unpack(set)) end
     if front then
       local lowest, tags = tonumber(redis.call('ZRANGE', zset, 0, 0, 'WITHSCORES')[2]), {}
+      if not lowest then
+        redis.call('HDEL', K.m, floor)
+      elseif lowest > tonumber(redis.call('HGET', K.m, floor) or -math.huge) then
+        redis.call('HSET', K.m, floor, string.format('%.0f', lowest))
+      end
       local has = redis.call('ZMSCORE', zset, unpack(names))
       for i = 1, #names do
         tags[2 * i - 1] = string.format('%.0f', (has[i] or lowest or 0) - (lowest and at.cost[names[i]] or 0))
@@ -187,7 +194,12 @@ local function put(list, keys, front, values)
       end
       redis.call('ZADD', zset, unpack(tags))
     elseif #new > 0 then
-      local lowest, tags = redis.call('ZRANGE', zset, 0, 0, 'WITHSCORES')[2], {}
+      local lowest, tags = tonumber(redis.call('ZRANGE', zset, 0, 0, 'WITHSCORES')[2]), {}
+      if lowest then
+        lowest = math.max(lowest, redis.call('HGET', K.m, floor) or lowest)
+      else
+        redis.call('HDEL', K.m, floor)
+      end
       local tag = lowest and string.format('%.0f', lowest + 1000) or '0' -- behind those that wait with the lowest tag
       for i = 1, #new do
         tags[2 * i - 1] = tag
@@ -195,7 +207,7 @@ local function put(list, keys, front, values)
       end
       redis.call('ZADD', zset, 'NX', unpack(tags))
     end
-    weigh(list, at.weights)
+    weigh(list, place, at.weights)
   end
 end
 
@@ -277,7 +289,7 @@ local function retire(list, place)
     end
     if #gone > 0 then
       redis.call('ZREM', zset, unpack(gone))
-      redis.call('HDEL', list.fair .. 'w', unpack(gone))
+      redis.call('HDEL', list.fair .. 'w' .. place - 1, unpack(gone))
     end
     if #gone < #names or #names == 0 then return end
   end
@@ -319,10 +331,10 @@ end
 
 -- pop removes the messages of the next turns of a level, up to want. It charges no turn. Returns
 -- their keys, their stamps, their fairness keys, the tags of these (key -> tag), their weights as far
--- as they are in w, and the number of fairness keys that it looked at. Those without messages are
+-- as they are in w0, and the number of fairness keys that it looked at. Those without messages are
 -- removed.
 local function pop(list, place, want)
-  local zset, hash, w = list.fair .. 'k' .. place - 1, list.fair .. 'f' .. place - 1, list.fair .. 'w'
+  local zset, hash, w = list.fair .. 'k' .. place - 1, list.fair .. 'f' .. place - 1, list.fair .. 'w' .. place - 1
   local keys, stamps, of, tags = {}, {}, {}, {}
   local top = redis.call('ZRANGE', zset, 0, want - 1, 'WITHSCORES')
   if #top == 0 then return keys, stamps, of, tags, nil, 0 end
@@ -385,7 +397,8 @@ end
 -- budget bytes but at least one message. look is the number of messages that it reads first.
 --
 -- Returns the keys, and a table that has after empty texts, then key, value, key, value, ... Returns
--- true too if it stopped early, because many fairness keys had no messages: more may be ready.
+-- true too if more may be ready: it stopped at the limit of bytes, or because many fairness keys had
+-- no messages, or a list r has more than absorb moves at once.
 local function take(list, want, budget, look, after)
   local keys, flat, count, looked = {}, {}, 0, 0
   for i = 1, after do flat[i] = '' end
@@ -432,12 +445,12 @@ local function take(list, want, budget, look, after)
         charged[#charged + 1] = name
       end
       if #charged > 0 then redis.call('ZADD', list.fair .. 'k' .. place - 1, unpack(charged)) end
-      if weights then weigh(list, weighed) end
+      if weights then weigh(list, place, weighed) end
       retire(list, place)
     end
   end
   departed(list, old)
-  return keys, flat, looked >= 2000
+  return keys, flat, looked >= 2000 or budget <= 0 or want > 0 and redis.call('EXISTS', K.r()) > 0
 end
 
 -- withdraw removes a ready message from the turns. Far behind in a long list only a ghost records
@@ -493,8 +506,12 @@ local function withdraw(list, place, key, value)
   end
 end
 
--- sameplace reports whether the stored message other can have the place of the ready one, value.
+-- sameplace reports whether the stored message other can have the place of the ready one, value. If
+-- so it stores the weight of other.
 local function sameplace(list, value, other)
-  local a, b = fairness(value), fairness(other)
-  return a == b and level(list, value) == level(list, other)
+  local a, place = fairness(value), level(list, other)
+  local b, weight = fairness(other)
+  if a ~= b or level(list, value) ~= place then return false end
+  if weight ~= 1 then weigh(list, place, {[b] = weight}) end
+  return true
 end

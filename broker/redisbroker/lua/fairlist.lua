@@ -119,7 +119,7 @@ while section < 100 * (math.max(1, #bounds(levels)) + 1) do
     end
     local names = redis.call('ZRANGE', base .. 'k' .. level - 1, rank, rank + 199)
     local hash = base .. 'f' .. level - 1
-    local weights = #names > 0 and redis.call('HMGET', base .. 'w', unpack(names))
+    local weights = #names > 0 and redis.call('HMGET', base .. 'w' .. level - 1, unpack(names))
     local lines = #names > 0 and redis.call('HMGET', hash, unpack(names))
     for i = 1, #names do
       local weight = tonumber(weights[i] or 1)

@@ -33,7 +33,7 @@ for place = 1, math.max(1, #list) do
   if #empty > 0 then
     redis.call('HDEL', hash, unpack(empty))
     redis.call('ZREM', zset, unpack(empty))
-    redis.call('HDEL', list.fair .. 'w', unpack(empty))
+    redis.call('HDEL', list.fair .. 'w' .. place - 1, unpack(empty))
   end
   retire(list, place)
   most = most - #keys

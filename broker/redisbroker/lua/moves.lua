@@ -12,28 +12,25 @@ local function claimed(claim)
   return keys
 end
 
--- reclaim takes the messages of an owner back to the front of the queue, claim by claim, until at
--- least 200 were moved. If counted is true their deliveries count. When no claim is left it removes
+-- reclaim takes the messages of an owner back to the front of the queue, claim by claim, the last one
+-- first, so that they are in the order of the claims. It stops when at least 200 were moved. If counted is true their deliveries count. When no claim is left it removes
 -- the owner. Returns the number of moved messages, and true if claims are left.
 local function reclaim(list, owner, counted)
   local head, open = string.match(redis.call('HGET', K.c, owner) or '', '^(%d+:%d+:%a:)(.*)$')
   local moved, left = 0, {}
-  for place in string.gmatch(open or '', '%d+') do
-    local claim = owner .. '.' .. place
-    if moved >= 200 then
-      left[#left + 1] = place
-    else
-      local keys = claimed(claim)
-      if #keys > 0 then
-        redis.call('HDEL', K.l, unpack(keys))
-        if counted then
-          for j = 1, #keys do redis.call('HINCRBY', K.n, keys[j], 1) end
-        end
-        put(list, keys, counted and 'lost' or true)
-        moved = moved + #keys
+  for place in string.gmatch(open or '', '%d+') do left[#left + 1] = place end
+  while #left > 0 and moved < 200 do
+    local claim = owner .. '.' .. table.remove(left)
+    local keys = claimed(claim)
+    if #keys > 0 then
+      redis.call('HDEL', K.l, unpack(keys))
+      if counted then
+        for j = 1, #keys do redis.call('HINCRBY', K.n, keys[j], 1) end
       end
-      redis.call('HDEL', K.c, claim)
+      put(list, keys, counted and 'lost' or true)
+      moved = moved + #keys
     end
+    redis.call('HDEL', K.c, claim)
   end
   if #left > 0 then
     redis.call('HSET', K.c, owner, head .. table.concat(left, ','))

@@ -63,7 +63,8 @@ end
 -- bytes but at least one message. look is the number of messages that it reads first. A pushed JSON
 -- task gets an id and is stored. Elements of deleted messages are skipped.
 --
--- Returns the keys, and a table that has after empty texts, then key, value, key, value, ...
+-- Returns the keys, and a table that has after empty texts, then key, value, key, value, ... Returns
+-- true too if it stopped at the limit of bytes: more may be ready.
 local function take(list, want, budget, look, after)
   local ghosts
   local keys, flat, count = {}, {}, 0
@@ -104,7 +105,7 @@ local function take(list, want, budget, look, after)
       look = math.min(look * 4, 250)
     end
   end
-  return keys, flat
+  return keys, flat, budget <= 0
 end
 
 -- withdraw removes a ready message: only a ghost records that.
