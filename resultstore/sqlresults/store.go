@@ -32,6 +32,7 @@ type Store struct {
 
 	saves  *sqlconn.Batcher[*saving] // for PostgreSQL: SQLite shares commits by itself
 	saving sync.WaitGroup            // its goroutine
+	kept   sync.Once                 // the warning that checkpoints cannot be deleted
 
 	swept    atomic.Int64 // start of the last sweep, in nanoseconds since 1970
 	sweeping sync.WaitGroup
@@ -70,6 +71,8 @@ func New(c Config) (*Store, error) {
 // Save implements [resultstore.ResultStore]: it stores r and waits for the database. It notifies
 // the submitter if r is terminal and its ReplyTo is a valid name, also if the same record was
 // stored already. It may start a sweep of expired rows on a goroutine.
+//
+// Without the right to delete checkpoints it stores the record alone, and logs that once.
 //
 // While the outcome is unknown it repeats the call, until ctx ends. After
 // [resultstore.ErrUnavailable] the record may have been stored; saving it again is safe. It also
@@ -151,14 +154,16 @@ func (s *Store) tell(ctx context.Context, v *saving) error {
 	if v.topic == "" && !v.drop {
 		return nil
 	}
-	return s.conn.Update(ctx, func(ctx context.Context, tx *sqlconn.Tx) error {
-		if v.topic != "" {
-			tx.Notify(v.topic)
-		}
-		if v.drop {
-			return s.dropCheckpoints(ctx, tx, v.id())
-		}
-		return nil
+	return s.orKeep([]*saving{v}, func() error {
+		return s.conn.Update(ctx, func(ctx context.Context, tx *sqlconn.Tx) error {
+			if v.topic != "" {
+				tx.Notify(v.topic)
+			}
+			if v.drop {
+				return s.dropCheckpoints(ctx, tx, v.id())
+			}
+			return nil
+		})
 	})
 }
 
@@ -246,12 +251,15 @@ func (s *Store) Delete(ctx context.Context, id task.ID) error {
 		return err
 	}
 	return s.repeat(ctx, "delete", func() error {
-		return s.conn.Update(ctx, func(ctx context.Context, tx *sqlconn.Tx) error {
-			_, err := tx.Exec(ctx, s.text.drop, s.cfg.Namespace, string(id))
-			if err == nil {
-				err = s.dropCheckpoints(ctx, tx, string(id))
-			}
-			return err
+		v := &saving{drop: true}
+		return s.orKeep([]*saving{v}, func() error {
+			return s.conn.Update(ctx, func(ctx context.Context, tx *sqlconn.Tx) error {
+				_, err := tx.Exec(ctx, s.text.drop, s.cfg.Namespace, string(id))
+				if err == nil && v.drop {
+					err = s.dropCheckpoints(ctx, tx, string(id))
+				}
+				return err
+			})
 		})
 	})
 }
