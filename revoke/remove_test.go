@@ -102,7 +102,7 @@ func TestRemove(t *testing.T) {
 	check(t, l, "grouped", true)
 }
 
-// noting is a result store that keeps what is saved.
+// noting is a result store that also notes the saved records.
 type noting struct {
 	resultstore.ResultStore
 	records []resultstore.Record

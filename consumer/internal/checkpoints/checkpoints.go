@@ -156,7 +156,8 @@ func (a *Attempt) SaveCheckpoint(ctx context.Context, name string, v any) error 
 	if err != nil {
 		return fmt.Errorf("%w: the value of %q cannot be stored: %w", task.ErrBadCheckpoint, name, err)
 	}
-	if ctx.Err() != nil { // the effect is done, and losing its value would repeat it; the token fences a stale attempt
+	// The effect is done, and losing its value would repeat it. The token fences a stale attempt.
+	if ctx.Err() != nil {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), afterEnd)
 		defer cancel()
