@@ -19,8 +19,22 @@ import (
 func TestCheckpointRights(t *testing.T) {
 	// not parallel: the suite ends the sessions of all clients
 	ctx, dsn := testwait.Long(t), database(t, testserver.RequirePostgres(t))
-	save(t, opened(t, sqlresults.Config{DB: sqltest.Open(t, dsn)}), done("", 0)) // makes the tables
+	first := opened(t, sqlresults.Config{DB: sqltest.Open(t, dsn)})
+	save(t, first, done("", 0)) // makes the tables, but not that of checkpoints
 	db, role := sqltest.OpenSQL(t, dsn), testserver.Namespace()
+	count := func(query string) (n int) {
+		t.Helper()
+		if err := db.QueryRowContext(ctx, query).Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	if n := count("SELECT count(*) FROM swarmiji_schema WHERE component = 'checkpoints'"); n != 0 {
+		t.Error("a plain record has made the table of checkpoints")
+	}
+	if err := first.SaveCheckpoint(ctx, resultstore.Attempt{ID: "task-9"}, resultstore.Checkpoint{Name: "a"}); err != nil {
+		t.Fatal(err)
+	}
 	do := func(text string) {
 		t.Helper()
 		if _, err := db.ExecContext(ctx, text); err != nil {
@@ -62,9 +76,8 @@ func TestCheckpointRights(t *testing.T) {
 	do("INSERT INTO swarmiji_result_group (namespace, id, size, done, failed, largest, decider, expires) VALUES ('n', 'g', 0, 0, 0, -1, -1, 1)")
 	sqlresults.Swept(s)
 	sqlresults.Sweep(s, 10)
-	var groups int
-	if err := db.QueryRowContext(ctx, "SELECT count(*) FROM swarmiji_result_group").Scan(&groups); err != nil || groups != 0 {
-		t.Errorf("%d expired groups after the sweep, %v", groups, err)
+	if n := count("SELECT count(*) FROM swarmiji_result_group"); n != 0 {
+		t.Errorf("%d expired groups after the sweep", n)
 	}
 	closed(t, s)
 	if n := strings.Count(logged.String(), "level="); n != 1 || !strings.Contains(logged.String(), "swarmiji_result_checkpoint") {

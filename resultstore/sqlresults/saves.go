@@ -40,7 +40,7 @@ func (s *Store) newSaves() *sqlconn.Batcher[*saving] {
 		Send: s.saveAll,
 		Kind: func(es []*sqlconn.Entry[*saving]) sqlconn.Transaction {
 			return func(ctx context.Context, fn sqlconn.Func) error {
-				return s.orKeep(savings(es), func() error { return s.conn.Single(ctx, fn) })
+				return s.orKeep(ctx, savings(es), func() error { return s.conn.Single(ctx, fn) })
 			}
 		},
 		Size: func(e *sqlconn.Entry[*saving]) int { return fixed + len(e.V.args[8].([]byte)) }, //nolint:forcetypeassert // see saveArgs
@@ -56,13 +56,19 @@ func savings(es []*sqlconn.Entry[*saving]) []*saving {
 	return vs
 }
 
-// orKeep calls change, which stores vs and drops their checkpoints. If the database refuses access,
-// the role may lack the right to delete checkpoints: orKeep calls change again without the drops,
-// because a task whose result is not stored would run again. It returns the error of change.
-func (s *Store) orKeep(vs []*saving, change func() error) error {
-	err := change()
-	if !errors.Is(err, sqlconn.ErrAccess) || !slices.ContainsFunc(vs, func(v *saving) bool { return v.drop }) {
-		return err
+// orKeep calls change, which stores vs and drops their checkpoints. It makes the table of
+// checkpoints first. If that is impossible, or the database refuses access, the role may lack a
+// right: orKeep calls change without the drops, because a task whose result is not stored would run
+// again. It returns the error of change.
+func (s *Store) orKeep(ctx context.Context, vs []*saving, change func() error) error {
+	if !slices.ContainsFunc(vs, func(v *saving) bool { return v.drop }) {
+		return change()
+	}
+	err := s.readyCheckpoints(ctx)
+	if err == nil {
+		if err = change(); !errors.Is(err, sqlconn.ErrAccess) {
+			return err
+		}
 	}
 	for _, v := range vs {
 		v.drop = false
@@ -157,7 +163,7 @@ func (s *Store) saveMany(ctx context.Context, vs []*saving) []error {
 func (s *Store) saveInOne(ctx context.Context, vs []*saving) []error {
 	err := s.ready(ctx)
 	if err == nil {
-		err = s.orKeep(vs, func() error {
+		err = s.orKeep(ctx, vs, func() error {
 			return s.conn.Update(ctx, func(ctx context.Context, tx *sqlconn.Tx) error {
 				for _, v := range vs {
 					n, err := tx.Exec(ctx, s.text.save, v.args...)

@@ -32,6 +32,8 @@ type Store struct {
 
 	saves  *sqlconn.Batcher[*saving] // for PostgreSQL: SQLite shares commits by itself
 	saving sync.WaitGroup            // its goroutine
+	points *sqlconn.Conn             // only makes the table of checkpoints, at its first use
+	used   atomic.Bool               // points has made it
 	kept   sync.Once                 // the warning that checkpoints cannot be deleted
 
 	swept    atomic.Int64 // start of the last sweep, in nanoseconds since 1970
@@ -56,13 +58,14 @@ var (
 func New(c Config) (*Store, error) {
 	c, err := c.complete()
 	conn, connErr := sqlconn.Of(c.DB, "results")
+	points, _ := sqlconn.Of(c.DB, "checkpoints") // its error is the same
 	if connErr != nil {
 		connErr = fmt.Errorf("sqlresults: %w", connErr)
 	}
 	if err = errors.Join(err, connErr); err != nil {
 		return nil, err
 	}
-	s := &Store{cfg: c, conn: conn, text: newTexts(conn.Dialect()), batch: sweepBatch, streams: make(map[*stream]struct{})}
+	s := &Store{cfg: c, conn: conn, points: points, text: newTexts(conn.Dialect()), batch: sweepBatch, streams: make(map[*stream]struct{})}
 	s.life, s.end = context.WithCancel(context.Background())
 	s.saves = s.newSaves()
 	return s, nil
@@ -154,7 +157,7 @@ func (s *Store) tell(ctx context.Context, v *saving) error {
 	if v.topic == "" && !v.drop {
 		return nil
 	}
-	return s.orKeep([]*saving{v}, func() error {
+	return s.orKeep(ctx, []*saving{v}, func() error {
 		return s.conn.Update(ctx, func(ctx context.Context, tx *sqlconn.Tx) error {
 			if v.topic != "" {
 				tx.Notify(v.topic)
@@ -252,7 +255,7 @@ func (s *Store) Delete(ctx context.Context, id task.ID) error {
 	}
 	return s.repeat(ctx, "delete", func() error {
 		v := &saving{drop: true}
-		return s.orKeep([]*saving{v}, func() error {
+		return s.orKeep(ctx, []*saving{v}, func() error {
 			return s.conn.Update(ctx, func(ctx context.Context, tx *sqlconn.Tx) error {
 				_, err := tx.Exec(ctx, s.text.drop, s.cfg.Namespace, string(id))
 				if err == nil && v.drop {
@@ -284,7 +287,7 @@ func (s *Store) Close(ctx context.Context) error {
 	case <-swept:
 	case <-ctx.Done(): // the next call returns its error; the rest ends in the background
 	}
-	err := s.conn.Close(ctx)
+	err := errors.Join(s.conn.Close(ctx), s.points.Close(ctx))
 	if err == nil {
 		s.saving.Wait() // its calls have ended
 	}

@@ -65,9 +65,12 @@ func (s *Store) sweepRows(ctx context.Context, text string) (more bool, err erro
 	return more, err
 }
 
-// sweepCheckpoints is sweepRows for checkpoints. If the role lacks the right it logs that once and
-// deletes none.
+// sweepCheckpoints is sweepRows for checkpoints, if this store has used their table. If the role
+// lacks the right it logs that once and deletes none.
 func (s *Store) sweepCheckpoints(ctx context.Context) (more bool, err error) {
+	if !s.used.Load() { // the table may not exist
+		return false, nil
+	}
 	if more, err = s.sweepRows(ctx, s.text.sweepCheckpoints); errors.Is(err, sqlconn.ErrAccess) {
 		s.warnKept(err)
 		return false, nil
