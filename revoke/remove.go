@@ -186,6 +186,7 @@ func (r *Revoker) record(ctx context.Context, store resultstore.ResultStore, e *
 		ID: e.ID, Name: e.Name, State: task.StateRevoked, Generation: m.Generation + 1, Deliveries: 1, Retries: e.Retries,
 		Error: task.Remote(task.ErrRevoked), FinishedAt: time.Now(), NodeID: r.cfg.NodeID, ReplyTo: e.ReplyTo,
 		Correlation: e.Correlation, TTL: e.Meta.ResultTTL.Or(0),
+		DropCheckpoints: true, // the message may wait for its next attempt
 	}
 	for {
 		err := store.Save(ctx, rec)

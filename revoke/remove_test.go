@@ -64,8 +64,9 @@ func TestRemove(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	saves := &noting{ResultStore: results}
 	r, err := revoke.NewRevoker(revoke.RevokerConfig{
-		Events: bus, Broker: b, Queues: []string{"none", "q"}, Results: results, Tasks: told, Logger: quiet(),
+		Events: bus, Broker: b, Queues: []string{"none", "q"}, Results: saves, Tasks: told, Logger: quiet(),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -79,6 +80,9 @@ func TestRemove(t *testing.T) {
 	rec, err := results.Load(ctx, "plain")
 	if err != nil || rec.State != task.StateRevoked || !errors.Is(rec.Error, task.ErrRevoked) || rec.Correlation != "c" {
 		t.Fatalf("the record is %+v, %v", rec, err)
+	}
+	if len(saves.records) != 1 || !saves.records[0].DropCheckpoints {
+		t.Errorf("saved %+v; want one record that drops the checkpoints of earlier attempts", saves.records)
 	}
 	if e, err := heard.Receive(ctx); err != nil || e.TaskID != "plain" {
 		t.Fatalf("heard %+v, %v", e, err)
@@ -96,6 +100,17 @@ func TestRemove(t *testing.T) {
 	l := newList(t, revoke.Config{Events: bus})
 	ready(t, l)
 	check(t, l, "grouped", true)
+}
+
+// noting is a result store that also notes the saved records.
+type noting struct {
+	resultstore.ResultStore
+	records []resultstore.Record
+}
+
+func (s *noting) Save(ctx context.Context, r resultstore.Record) error {
+	s.records = append(s.records, r)
+	return s.ResultStore.Save(ctx, r)
 }
 
 // dying is a broker and a result store whose process dies after a number of steps; later calls have

@@ -49,6 +49,9 @@ func (s *Store) checkpoints(ctx context.Context, a *resultstore.Attempt, change 
 	}
 	defer s.sweepSoon()
 	err = s.repeat(ctx, "checkpoint", func() error {
+		if err := s.readyCheckpoints(ctx); err != nil {
+			return err
+		}
 		return s.conn.Update(ctx, func(ctx context.Context, tx *sqlconn.Tx) error {
 			var there int
 			var value []byte
@@ -76,6 +79,16 @@ func (s *Store) checkpoints(ctx context.Context, a *resultstore.Attempt, change 
 		})
 	})
 	return k, err
+}
+
+// readyCheckpoints makes the table of checkpoints, as ready makes the others. It is a component of
+// its own, so that processes of earlier versions accept the schema of results.
+func (s *Store) readyCheckpoints(ctx context.Context) error {
+	err := s.points.Ready(ctx)
+	if err == nil {
+		s.used.Store(true)
+	}
+	return err
 }
 
 // fenced returns [resultstore.ErrStale] if the record of the task forbids a to use checkpoints. It

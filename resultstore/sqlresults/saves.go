@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 
@@ -36,9 +37,55 @@ func (s *Store) newSaves() *sqlconn.Batcher[*saving] {
 			Calls:  context.Background(), // Close of the Conn ends the statements
 			Closed: sqlconn.Closed(),
 		},
-		Send: s.saveAll, Kind: sqlconn.Always[*saving](s.conn.Single),
+		Send: s.saveAll,
+		Kind: func(es []*sqlconn.Entry[*saving]) sqlconn.Transaction {
+			return func(ctx context.Context, fn sqlconn.Func) error {
+				return s.orKeep(ctx, savings(es), func() error { return s.conn.Single(ctx, fn) })
+			}
+		},
 		Size: func(e *sqlconn.Entry[*saving]) int { return fixed + len(e.V.args[8].([]byte)) }, //nolint:forcetypeassert // see saveArgs
 	}
+}
+
+// savings returns the values of es.
+func savings(es []*sqlconn.Entry[*saving]) []*saving {
+	vs := make([]*saving, len(es))
+	for i, e := range es {
+		vs[i] = e.V
+	}
+	return vs
+}
+
+// orKeep calls change, which stores vs and drops their checkpoints. It makes the table of
+// checkpoints first. If that is impossible, or the database refuses access, the role may lack a
+// right: orKeep calls change without the drops, because a task whose result is not stored would run
+// again. It returns the error of change.
+func (s *Store) orKeep(ctx context.Context, vs []*saving, change func() error) error {
+	if !slices.ContainsFunc(vs, func(v *saving) bool { return v.drop }) {
+		return change()
+	}
+	err := s.readyCheckpoints(ctx)
+	if err == nil {
+		if err = change(); !errors.Is(err, sqlconn.ErrAccess) {
+			return err
+		}
+	}
+	for _, v := range vs {
+		v.drop = false
+	}
+	if again := change(); again != nil {
+		return again
+	}
+	s.warnKept(err)
+	return nil
+}
+
+// warnKept logs, once for each Store, that err prevents the deletion of checkpoints.
+func (s *Store) warnKept(err error) {
+	s.kept.Do(func() {
+		s.cfg.Logger.LogAttrs(context.Background(), slog.LevelWarn,
+			"checkpoints are not deleted: grant SELECT, INSERT, UPDATE and DELETE on swarmiji_result_checkpoint to the role of the result store", slog.Any("error", err))
+	})
 }
 
 // startSaves runs fn in a goroutine for which Close waits. It returns false after Close. It takes
@@ -116,18 +163,20 @@ func (s *Store) saveMany(ctx context.Context, vs []*saving) []error {
 func (s *Store) saveInOne(ctx context.Context, vs []*saving) []error {
 	err := s.ready(ctx)
 	if err == nil {
-		err = s.conn.Update(ctx, func(ctx context.Context, tx *sqlconn.Tx) error {
-			for _, v := range vs {
-				n, err := tx.Exec(ctx, s.text.save, v.args...)
-				if err != nil {
-					return err
+		err = s.orKeep(ctx, vs, func() error {
+			return s.conn.Update(ctx, func(ctx context.Context, tx *sqlconn.Tx) error {
+				for _, v := range vs {
+					n, err := tx.Exec(ctx, s.text.save, v.args...)
+					if err != nil {
+						return err
+					}
+					v.kept = n > 0
+					if err := s.saved(ctx, tx, v); err != nil {
+						return err
+					}
 				}
-				v.kept = n > 0
-				if err := s.saved(ctx, tx, v); err != nil {
-					return err
-				}
-			}
-			return nil
+				return nil
+			})
 		})
 	}
 	return slices.Repeat([]error{err}, len(vs))

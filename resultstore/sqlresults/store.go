@@ -32,6 +32,9 @@ type Store struct {
 
 	saves  *sqlconn.Batcher[*saving] // for PostgreSQL: SQLite shares commits by itself
 	saving sync.WaitGroup            // its goroutine
+	points *sqlconn.Conn             // only makes the table of checkpoints, at its first use
+	used   atomic.Bool               // points has made it
+	kept   sync.Once                 // the warning that checkpoints cannot be deleted
 
 	swept    atomic.Int64 // start of the last sweep, in nanoseconds since 1970
 	sweeping sync.WaitGroup
@@ -55,13 +58,14 @@ var (
 func New(c Config) (*Store, error) {
 	c, err := c.complete()
 	conn, connErr := sqlconn.Of(c.DB, "results")
+	points, _ := sqlconn.Of(c.DB, "checkpoints") // its error is the same
 	if connErr != nil {
 		connErr = fmt.Errorf("sqlresults: %w", connErr)
 	}
 	if err = errors.Join(err, connErr); err != nil {
 		return nil, err
 	}
-	s := &Store{cfg: c, conn: conn, text: newTexts(conn.Dialect()), batch: sweepBatch, streams: make(map[*stream]struct{})}
+	s := &Store{cfg: c, conn: conn, points: points, text: newTexts(conn.Dialect()), batch: sweepBatch, streams: make(map[*stream]struct{})}
 	s.life, s.end = context.WithCancel(context.Background())
 	s.saves = s.newSaves()
 	return s, nil
@@ -70,6 +74,8 @@ func New(c Config) (*Store, error) {
 // Save implements [resultstore.ResultStore]: it stores r and waits for the database. It notifies
 // the submitter if r is terminal and its ReplyTo is a valid name, also if the same record was
 // stored already. It may start a sweep of expired rows on a goroutine.
+//
+// Without the right to delete checkpoints it stores the record alone, and logs that once.
 //
 // While the outcome is unknown it repeats the call, until ctx ends. After
 // [resultstore.ErrUnavailable] the record may have been stored; saving it again is safe. It also
@@ -151,14 +157,16 @@ func (s *Store) tell(ctx context.Context, v *saving) error {
 	if v.topic == "" && !v.drop {
 		return nil
 	}
-	return s.conn.Update(ctx, func(ctx context.Context, tx *sqlconn.Tx) error {
-		if v.topic != "" {
-			tx.Notify(v.topic)
-		}
-		if v.drop {
-			return s.dropCheckpoints(ctx, tx, v.id())
-		}
-		return nil
+	return s.orKeep(ctx, []*saving{v}, func() error {
+		return s.conn.Update(ctx, func(ctx context.Context, tx *sqlconn.Tx) error {
+			if v.topic != "" {
+				tx.Notify(v.topic)
+			}
+			if v.drop {
+				return s.dropCheckpoints(ctx, tx, v.id())
+			}
+			return nil
+		})
 	})
 }
 
@@ -246,12 +254,15 @@ func (s *Store) Delete(ctx context.Context, id task.ID) error {
 		return err
 	}
 	return s.repeat(ctx, "delete", func() error {
-		return s.conn.Update(ctx, func(ctx context.Context, tx *sqlconn.Tx) error {
-			_, err := tx.Exec(ctx, s.text.drop, s.cfg.Namespace, string(id))
-			if err == nil {
-				err = s.dropCheckpoints(ctx, tx, string(id))
-			}
-			return err
+		v := &saving{drop: true}
+		return s.orKeep(ctx, []*saving{v}, func() error {
+			return s.conn.Update(ctx, func(ctx context.Context, tx *sqlconn.Tx) error {
+				_, err := tx.Exec(ctx, s.text.drop, s.cfg.Namespace, string(id))
+				if err == nil && v.drop {
+					err = s.dropCheckpoints(ctx, tx, string(id))
+				}
+				return err
+			})
 		})
 	})
 }
@@ -276,7 +287,7 @@ func (s *Store) Close(ctx context.Context) error {
 	case <-swept:
 	case <-ctx.Done(): // the next call returns its error; the rest ends in the background
 	}
-	err := s.conn.Close(ctx)
+	err := errors.Join(s.conn.Close(ctx), s.points.Close(ctx))
 	if err == nil {
 		s.saving.Wait() // its calls have ended
 	}

@@ -42,8 +42,8 @@ func (s *Store) sweep() {
 	for _, some := range []func(context.Context) (bool, error){
 		func(ctx context.Context) (bool, error) { return s.sweepRows(ctx, s.text.sweepResults) },
 		func(ctx context.Context) (bool, error) { return s.sweepRows(ctx, s.text.sweepBegun) },
-		func(ctx context.Context) (bool, error) { return s.sweepRows(ctx, s.text.sweepCheckpoints) },
 		s.sweepGroups,
+		s.sweepCheckpoints, // last: the role may lack the right
 	} {
 		for more := true; more && err == nil; {
 			more, err = some(ctx)
@@ -62,6 +62,19 @@ func (s *Store) sweepRows(ctx context.Context, text string) (more bool, err erro
 		more = n == s.batch
 		return err
 	})
+	return more, err
+}
+
+// sweepCheckpoints is sweepRows for checkpoints, if this store has used their table. If the role
+// lacks the right it logs that once and deletes none.
+func (s *Store) sweepCheckpoints(ctx context.Context) (more bool, err error) {
+	if !s.used.Load() { // the table may not exist
+		return false, nil
+	}
+	if more, err = s.sweepRows(ctx, s.text.sweepCheckpoints); errors.Is(err, sqlconn.ErrAccess) {
+		s.warnKept(err)
+		return false, nil
+	}
 	return more, err
 }
 

@@ -2,6 +2,8 @@ package sqlresults
 
 import (
 	"context"
+	"errors"
+	"slices"
 
 	"github.com/swarmiji/swarmiji/internal/sqlconn"
 	"github.com/swarmiji/swarmiji/resultstore"
@@ -110,5 +112,9 @@ func (s *Store) join(ctx context.Context, t tx.Tx, what string, rights []string,
 	if s.life.Err() != nil {
 		return resultstore.ErrClosed
 	}
-	return failure(what, s.conn.Join(ctx, t, s.ready, rights, fn))
+	ready := s.ready
+	if slices.Equal(rights, dropRights) {
+		ready = func(ctx context.Context) error { return errors.Join(s.ready(ctx), s.readyCheckpoints(ctx)) }
+	}
+	return failure(what, s.conn.Join(ctx, t, ready, rights, fn))
 }

@@ -73,12 +73,25 @@ func (a *Attempt) Used() bool { return a.used.Load() != nil }
 // Drops reports whether the store must delete checkpoints with a record of this state: the state
 // ends the task for good, and the task may have checkpoints. answered says that an answer settles
 // the task, whose attempt was another run.
+//
+// A success whose attempt used no checkpoints drops none. So tasks without checkpoints need no
+// right on their table; those of an earlier attempt expire.
 func (a *Attempt) Drops(state task.State, answered bool) bool {
-	return (state == task.StateSucceeded || state == task.StateRevoked) && (answered || a.Used() || !a.first())
+	switch state {
+	case task.StateSucceeded:
+		return answered || a.Used()
+	case task.StateRevoked: // its handler may not have run
+		return answered || a.Used() || !a.first()
+	}
+	return false
 }
 
-// first reports whether no earlier attempt can have stored a checkpoint.
-func (a *Attempt) first() bool { return a.r.Generation == 0 && a.r.Deliveries <= 1 }
+// first reports whether no earlier attempt can have stored a checkpoint. A broker that does not
+// count deliveries may report a later one as the first.
+func (a *Attempt) first() bool { return a.r.Generation == 0 && a.r.Deliveries <= 1 && a.r.Exact }
+
+// afterEnd limits a write whose context has already ended.
+const afterEnd = 5 * time.Second
 
 // UseCheckpoint implements [task.Checkpointer].
 func (a *Attempt) UseCheckpoint(ctx context.Context, name string, once bool) error {
@@ -142,6 +155,12 @@ func (a *Attempt) SaveCheckpoint(ctx context.Context, name string, v any) error 
 	}
 	if err != nil {
 		return fmt.Errorf("%w: the value of %q cannot be stored: %w", task.ErrBadCheckpoint, name, err)
+	}
+	// The effect is done, and losing its value would repeat it. The token fences a stale attempt.
+	if ctx.Err() != nil {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), afterEnd)
+		defer cancel()
 	}
 	err = a.call(ctx, u, func(ctx context.Context, at resultstore.Attempt) error { return u.to.SaveCheckpoint(ctx, at, c) })
 	if err != nil {
