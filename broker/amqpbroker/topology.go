@@ -142,25 +142,24 @@ func (b *Broker) declareDead(ctx context.Context, sess *amqpconn.Session, queue 
 // exchange, its binding and the stream of acknowledgement notes. It waits for the server and stops
 // at the first error. It ignores errors of the stream of acknowledgement notes, see
 // ensureAckNotes.
+//
+// The stream is first: it must be older than each message, see [delivery.AckedBefore].
 func (b *Broker) declareWorkOn(ctx context.Context, sess *amqpconn.Session, queue, amqpQueue string) error {
+	b.ensureAckNotes(ctx, sess)
 	if err := b.declareDeliverExchange(ctx, sess); err != nil {
 		return err
 	}
 	if err := b.declareOne(ctx, sess, amqpQueue, b.workArgs(queue)); err != nil {
 		return err
 	}
-	if err := sess.Do(ctx, func(ch *amqp.Channel) error { return b.bindOn(ch, sess, amqpQueue) }); err != nil {
-		return err
-	}
-	b.ensureAckNotes(ctx, sess)
-	return nil
+	return sess.Do(ctx, func(ch *amqp.Channel) error { return b.bindOn(ch, sess, amqpQueue) })
 }
 
-// prepareWait limits the wait for the stream of acknowledgement notes.
-const prepareWait = 2 * time.Second
+// prepareWait limits the wait for the stream of acknowledgement notes. A busy server takes seconds
+// to create it.
+const prepareWait = 10 * time.Second
 
-// ensureAckNotes creates the stream of acknowledgement notes, so that it exists before the first
-// message is acknowledged. It waits at most prepareWait and returns no error. If the server refuses
+// ensureAckNotes creates the stream of acknowledgement notes. It waits at most prepareWait and returns no error. If the server refuses
 // access, it sets acks.refused, with which AckSync fails, and logs that once. Any other outcome
 // clears acks.refused. Everything else in the queue works without the stream.
 func (b *Broker) ensureAckNotes(ctx context.Context, sess *amqpconn.Session) {
