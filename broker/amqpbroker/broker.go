@@ -51,6 +51,8 @@ type Broker struct {
 
 	// delaysFound says that the queues of the delay levels were just declared or found one by one.
 	delaysFound atomic.Bool
+	// delaysLost says that a delayed message found no level to wait in.
+	delaysLost atomic.Bool
 
 	mu     sync.Mutex
 	closed bool
@@ -235,7 +237,9 @@ func (b *Broker) PublishBatch(ctx context.Context, ms []broker.Outgoing) error {
 		directAt = append(directAt, i)
 	}
 	assignErrors(errs, directAt, b.direct.PublishBatch(ctx, direct))
-	assignErrors(errs, delayedAt, b.delayed.PublishBatch(ctx, delayed))
+	late := b.delayed.PublishBatch(ctx, delayed)
+	b.noteLostDelays(errors.Join(late...))
+	assignErrors(errs, delayedAt, late)
 	failed := false
 	for i, err := range errs {
 		if err != nil {
