@@ -12,8 +12,8 @@ import (
 	"github.com/swarmiji/swarmiji/internal/wake"
 )
 
-// TestNotesBeforeMessages shows that the stream of notes is older than the messages of a queue, also
-// if the server takes long to create it. A message that is older than the notes counts as
+// TestNotesBeforeMessages shows that the stream of notes is older than the messages of a queue. The
+// server may take long to create it. A message that is older than the notes counts as
 // acknowledged when it is delivered again.
 func TestNotesBeforeMessages(t *testing.T) {
 	t.Parallel()

@@ -238,7 +238,7 @@ func TestDelayForNoQueueInFreshNamespace(t *testing.T) {
 	}
 }
 
-// TestDelayLevelDeleted shows that a process makes a delay level again that somebody has deleted.
+// TestDelayLevelDeleted shows that a process makes a deleted delay level again.
 func TestDelayLevelDeleted(t *testing.T) {
 	ns := testserver.Namespace()
 	b := connect(t, amqpbroker.Config{Namespace: ns, QueueType: amqpbroker.Classic})

@@ -120,7 +120,7 @@ func (b *Broker) publishDelayed(ctx context.Context, amqpQueue string, p *amqp.P
 }
 
 // noteLostDelays makes the next delayRoute declare the levels again, if err says that one is
-// missing: somebody has deleted it.
+// missing.
 func (b *Broker) noteLostDelays(err error) {
 	if errors.Is(err, amqpconn.ErrUnroutable) {
 		b.delaysLost.Store(true)

@@ -9,8 +9,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestDelayKey shows that the levels in a routing key wait for the delay together, never shorter and
-// at most 1/32 or 1,024 ms longer, and that the exchange of each level knows the next one.
+// TestDelayKey shows that the levels in a routing key wait for the delay together. They never wait
+// shorter, and at most 1/32 or 1,024 ms longer. The exchange of each level knows the next one.
 func TestDelayKey(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

@@ -157,11 +157,12 @@ func (b *Broker) declareWorkOn(ctx context.Context, sess *amqpconn.Session, queu
 
 // prepareWait limits the wait for the stream of acknowledgement notes. A busy server takes seconds
 // to create it.
-const prepareWait = 10 * time.Second
+const prepareWait = 5 * time.Second
 
-// ensureAckNotes creates the stream of acknowledgement notes. It waits at most prepareWait and returns no error. If the server refuses
-// access, it sets acks.refused, with which AckSync fails, and logs that once. Any other outcome
-// clears acks.refused. Everything else in the queue works without the stream.
+// ensureAckNotes creates the stream of acknowledgement notes. It waits at most prepareWait and
+// returns no error. If the server refuses access, it sets acks.refused, with which AckSync fails,
+// and logs that once. Any other outcome clears acks.refused. Everything else in the queue works
+// without the stream.
 func (b *Broker) ensureAckNotes(ctx context.Context, sess *amqpconn.Session) {
 	ctx, cancel := context.WithTimeout(ctx, prepareWait)
 	defer cancel()

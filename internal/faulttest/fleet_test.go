@@ -103,8 +103,8 @@ func (f *fleet) awaitWithin(d time.Duration, what string, cond func(h ledger.His
 	}
 }
 
-// explain logs what a wait in vain leaves open: the confirmed tasks that no consumer has started,
-// and the queue. It ends the programs so that their logs show their goroutines.
+// explain logs the confirmed tasks that no consumer has taken, and the queue. It ends the programs
+// so that their logs show their goroutines.
 func (f *fleet) explain(h ledger.History) {
 	for i, t := range h.Lacking(ledger.Confirmed, ledger.Taken) {
 		if i == 20 {
