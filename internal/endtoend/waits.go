@@ -18,7 +18,7 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// nap is how long the tasks of these tests sleep.
+// nap is the length of the sleeps in these tests.
 const nap = 20 * time.Millisecond
 
 // waiting is a road whose task "ask" sleeps and waits for two answers, "KEY-1" and "KEY-2".
