@@ -49,7 +49,7 @@ func TestAwaitRequests(t *testing.T) {
 				if attempt == 1 {
 					return "", c.end(err)
 				}
-				return v, err
+				return v + ", used", err
 			}, func(t *testing.T, b *table, s *countingStore, answers *jobs.Service, submit func(...task.Option) *task.Future[string]) {
 				service = answers
 				f := submit(c.opts...)
@@ -59,7 +59,7 @@ func TestAwaitRequests(t *testing.T) {
 					if rec.State != task.StateFailed || rec.Error.Error() != broken.Error() {
 						t.Errorf("the task is %s, %v", rec.State, rec.Error)
 					}
-				} else if v, err := get(t, f); v != c.want || err != nil {
+				} else if v, err := get(t, f); v != c.want+", used" || err != nil {
 					t.Errorf("the task is %s with %q, %v", rec.State, v, err)
 				}
 				if requests != c.requests {
