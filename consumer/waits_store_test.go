@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -152,6 +153,22 @@ func TestAwaitAndEarlierVersions(t *testing.T) {
 		resumed, _ := state["resumed"].(map[string]any)
 		if err != nil || state["message"] != nil || resumed["message"] == nil || resumed["checkpoint"] != "a" {
 			t.Errorf("the state is %v, %v", state, errors.Unwrap(err))
+		}
+	})
+}
+
+// TestSleepWhenTheClockIsBehind shows that a sleep ends when its message is due by the broker's
+// clock, although the consumer's clock is behind.
+func TestSleepWhenTheClockIsBehind(t *testing.T) {
+	attempts := 0
+	checkpointTable(t, func(c *consumer.Config) {
+		c.Broker = ahead{c.Broker.(*membroker.Broker), 10 * time.Second, new(atomic.Int64)}
+	}, func(ctx context.Context, attempt int) (string, error) {
+		attempts = attempt
+		return "awake", task.Sleep(ctx, "s", 30*time.Second)
+	}, func(t *testing.T, _ *table, _ *countingStore, submit func(...task.Option) *task.Future[string]) {
+		if v, err := get(t, submit()); v != "awake" || err != nil || attempts != 2 {
+			t.Errorf("the task ended with %q, %v, in %d attempts", v, err, attempts)
 		}
 	})
 }
