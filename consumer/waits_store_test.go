@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -13,10 +14,12 @@ import (
 	"github.com/swarmiji/swarmiji/broker/membroker"
 	"github.com/swarmiji/swarmiji/consumer"
 	"github.com/swarmiji/swarmiji/deferral"
+	"github.com/swarmiji/swarmiji/internal/testwait"
 	"github.com/swarmiji/swarmiji/jobs"
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/task"
+	"github.com/swarmiji/swarmiji/tx/sqltx"
 )
 
 // TestLongAwait shows that the checkpoints from before a wait of 60 days are still there after it,
@@ -171,4 +174,34 @@ func TestSleepWhenTheClockIsBehind(t *testing.T) {
 			t.Errorf("the task ended with %q, %v, in %d attempts", v, err, attempts)
 		}
 	})
+}
+
+// TestSettleTxAfterSleep shows that a transaction does not settle a task whose attempt Sleep has
+// ended.
+func TestSettleTxAfterSleep(t *testing.T) {
+	s := newTxSwarm(t, "sqlite://"+filepath.Join(t.TempDir(), "app.db"), nil)
+	settled := make(chan error, 10)
+	def := task.New[string, string]("sleeper")
+	must0(t, def.Handle(s.c, func(ctx context.Context, id string) (string, error) {
+		err := task.Sleep(ctx, "s", 20*time.Millisecond)
+		own := s.begin(ctx, id)
+		settled <- task.SettleTx(ctx, sqltx.Wrap(own), "settled")
+		if err != nil {
+			return "", errors.Join(err, own.Rollback())
+		}
+		return "", own.Commit()
+	}))
+	stop := s.run(t)
+	f, err := def.Submit(t.Context(), s.p, "x")
+	must0(t, err)
+	if v, err := f.Get(testwait.Long(t)); v != "settled" || err != nil {
+		t.Errorf("the task ended with %q, %v", v, err)
+	}
+	stop()
+	if err := <-settled; !errors.Is(err, task.ErrBadCheckpoint) {
+		t.Errorf("SettleTx after Sleep: %v", err)
+	}
+	if n := s.count("x"); n != 1 {
+		t.Errorf("%d effects, want 1", n)
+	}
 }

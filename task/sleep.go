@@ -21,8 +21,8 @@ import (
 //	}
 //
 // Later attempts ignore d. d of 0 or less does not wait. The longest sleep is [MaxTimeLimit]. The
-// checkpoints of the task are kept until 30 days after the sleep. The task ends as revoked or
-// expired if it was revoked or its Expires has passed meanwhile.
+// checkpoints of the task are kept until 30 days after the sleep. When it is over, the task ends if
+// its Expires has passed, or if it was revoked and the bus still has the revocation.
 //
 // The returned error is a [*SnoozeVerdict], or one of the errors of [Checkpoint] before fn. If the
 // handler returns nil in spite of it, the task fails with [ErrBadCheckpoint]. Another error of the
