@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/internal/floor"
 )
 
 var (
@@ -250,6 +251,9 @@ func (b *Broker) Subscribe(ctx context.Context, queue string, o broker.Subscribe
 	if err := checkName(queue); err != nil {
 		return nil, err
 	}
+	if err := broker.RefuseBounds(queue, o); err != nil {
+		return nil, fmt.Errorf("membroker: subscribe to %q: %w", queue, err)
+	}
 	if err := b.ready(ctx); err != nil {
 		return nil, err
 	}
@@ -257,7 +261,7 @@ func (b *Broker) Subscribe(ctx context.Context, queue string, o broker.Subscribe
 	if err != nil {
 		return nil, err
 	}
-	s := &subscription{q: q, b: b, limit: o.Prefetch}
+	s := &subscription{q: q, b: b, limit: o.Prefetch, floor: floor.New(o.Floor)}
 	if s.limit <= 0 {
 		s.limit = -1
 	}

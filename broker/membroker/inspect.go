@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/internal/floor"
 )
 
 // lookup waits for a connection and returns the queue with its mutex held: the caller frees it.
@@ -79,7 +80,8 @@ func (b *Broker) Purge(ctx context.Context, queue string) (int, error) {
 	}
 	defer q.unlock()
 	n := q.ready
-	for it := q.next(); it != nil; it = q.next() {
+	var strict floor.Floor
+	for it := q.next(&strict); it != nil; it = q.next(&strict) {
 		q.forget(it)
 		q.admit()
 	}

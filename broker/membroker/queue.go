@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/internal/floor"
 	"github.com/swarmiji/swarmiji/internal/turns"
 )
 
@@ -192,28 +193,38 @@ func (q *queue) levelOf(p int) uint8 {
 	return uint8(last)
 }
 
-// next removes and returns the most urgent ready item, or returns nil. Within a level a returned
-// item comes before the others. It does not change the item's field place: the caller must call
-// deliver or forget for the item. Call it with q.mu held.
-func (q *queue) next() *item {
+// next removes and returns the next ready item, or returns nil. f decides the order of the levels.
+// Within a level a returned item comes before the others. It does not change the item's field
+// place: the caller must call deliver or forget for the item. Call it with q.mu held.
+func (q *queue) next(f *floor.Floor) *item {
 	if q.ready == 0 {
 		return nil
 	}
-	if q.fair {
-		return q.nextInTurn()
-	}
 	for i := range q.levels {
-		l := &q.levels[i]
-		if len(l.returned) > 0 {
-			q.ready--
-			return heap.Pop(&l.returned).(*item)
-		}
-		if it := l.ring.pop(); it != nil {
+		at := f.At(i, len(q.levels))
+		if it := q.levels[at].pop(); it != nil {
+			f.Took(at)
 			q.ready--
 			return it
 		}
 	}
 	return nil
+}
+
+// pop removes and returns the next item of the level, or returns nil. Call it with the queue's
+// mutex held.
+func (l *level) pop() *item {
+	switch {
+	case l.keys != nil:
+		if e := l.keys.Pop(); e != nil {
+			return e.Item
+		}
+		return nil
+	case len(l.returned) > 0:
+		return heap.Pop(&l.returned).(*item)
+	default:
+		return l.ring.pop()
+	}
 }
 
 // remove removes a waiting item from its level or the clock, and lowers the queue's counter. Its
@@ -285,7 +296,7 @@ func (q *queue) dispatch() {
 		s := q.eager.head
 		w := s.waiters.head
 		s.waiters.remove(w)
-		w.d = q.deliver(q.next(), s)
+		w.d = q.deliver(q.next(&s.floor), s)
 		q.wakeLater(w)
 		q.eager.remove(s) // to the end of the chain
 		s.isEager = false
