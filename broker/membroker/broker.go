@@ -55,7 +55,9 @@ var (
 	_ broker.DeadFinder     = (*Broker)(nil)
 	_ broker.Watcher        = (*Broker)(nil)
 	_ broker.Witness        = (*Broker)(nil)
+	_ broker.KeyLister      = (*Broker)(nil)
 	_ broker.Resizer        = (*subscription)(nil)
+	_ broker.Bounder        = (*subscription)(nil)
 	_ broker.SyncAcker      = (*delivery)(nil)
 )
 
@@ -251,7 +253,7 @@ func (b *Broker) Subscribe(ctx context.Context, queue string, o broker.Subscribe
 	if err := checkName(queue); err != nil {
 		return nil, err
 	}
-	if err := broker.RefuseBounds(queue, o); err != nil {
+	if err := broker.CheckOptions(o); err != nil {
 		return nil, fmt.Errorf("membroker: subscribe to %q: %w", queue, err)
 	}
 	if err := b.ready(ctx); err != nil {
@@ -259,6 +261,9 @@ func (b *Broker) Subscribe(ctx context.Context, queue string, o broker.Subscribe
 	}
 	q, err := b.s.ensure(queue)
 	if err != nil {
+		return nil, err
+	}
+	if err := q.countLoad(o.Bounds); err != nil {
 		return nil, err
 	}
 	s := &subscription{q: q, b: b, limit: o.Prefetch, floor: floor.New(o.Floor)}
@@ -274,6 +279,7 @@ func (b *Broker) Subscribe(ctx context.Context, queue string, o broker.Subscribe
 		s.live = true
 	}
 	s.lost = b.lost
+	s.setBounds(o.Bounds)
 	b.subs[s] = struct{}{}
 	return s, nil
 }

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
-	"github.com/swarmiji/swarmiji/internal/floor"
 )
 
 // lookup waits for a connection and returns the queue with its mutex held: the caller frees it.
@@ -80,8 +79,8 @@ func (b *Broker) Purge(ctx context.Context, queue string) (int, error) {
 	}
 	defer q.unlock()
 	n := q.ready
-	var strict floor.Floor
-	for it := q.next(&strict); it != nil; it = q.next(&strict) {
+	strict := new(subscription)
+	for it := q.next(strict); it != nil; it = q.next(strict) {
 		q.forget(it)
 		q.admit()
 	}
