@@ -10,7 +10,7 @@ import (
 	"github.com/swarmiji/swarmiji/internal/floor"
 )
 
-// load counts what is held of each key of a fair queue, once a subscription has bounds. The queue's
+// load counts the held messages of each key of a fair queue, once a subscription has bounds. The queue's
 // mutex guards it.
 type load struct {
 	q        *queue
@@ -79,8 +79,8 @@ func (s *subscription) setBounds(b broker.Bounds) {
 	}
 }
 
-// countLoad starts the load of a queue with what is held now, if b has a limit and the queue has no
-// load. Returns ErrMalformed if b has a limit and the queue is not fair. It takes the mutexes of
+// countLoad starts the load of a queue with the messages that are held now, if b has a limit and
+// the queue has no load. Returns ErrMalformed if b has a limit and the queue is not fair. It takes the mutexes of
 // the Server, of the Brokers and of the queue.
 func (q *queue) countLoad(b broker.Bounds) error {
 	if b.IsZero() {

@@ -20,7 +20,7 @@ type Turns[T any] struct {
 	lines map[string]*line[T]
 	busy  byTag[T] // keys with items, without those in parked
 	idle  byTag[T] // keys without items, whose tag is above the clock
-	// keys with items that take no turns, see Park; nil: none was parked yet
+	// keys with items that take no turns, see Park; nil before the first Park
 	parked map[string]*line[T]
 	set    uint64 // number of tags that were set, to order equal tags
 	n      int
@@ -87,8 +87,8 @@ func (t *Turns[T]) Return(e *Entry[T]) {
 	t.added(l)
 }
 
-// Park stops the turns of a key until Unpark: Peek and Pop pass over it. Its items stay, and its tag
-// too. Park does nothing for a key without items.
+// Park stops the turns of a key until Unpark: Peek and Pop pass over it. Its items and its tag
+// stay. Park does nothing for a key without items.
 func (t *Turns[T]) Park(key string) {
 	l := t.lines[key]
 	if l == nil || l.empty() || t.isParked(l) {
