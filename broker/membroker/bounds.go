@@ -16,7 +16,7 @@ type load struct {
 	q        *queue
 	keys     map[string]*keyLoad // keys with held messages or a used rate
 	all      keyLoad             // the whole queue; its held is not used
-	counting bool                // the messages that were held before are not all counted yet
+	counting bool                // not all messages that were held before are counted
 	// the bounds of the last claim: a claim with others looks at the parked keys again
 	by    *broker.Bounds
 	known []*broker.Bounds // bounds of subscriptions, the last ones; equal ones are one pointer
@@ -80,8 +80,8 @@ func (s *subscription) setBounds(b broker.Bounds) {
 }
 
 // countLoad starts the load of a queue with the messages that are held now, if b has a limit and
-// the queue has no load. Returns ErrMalformed if b has a limit and the queue is not fair. It takes the mutexes of
-// the Server, of the Brokers and of the queue.
+// the queue has no load. Returns ErrMalformed if b has a limit and the queue is not fair. It takes
+// the mutexes of the Server, of the Brokers and of the queue.
 func (q *queue) countLoad(b broker.Bounds) error {
 	if b.IsZero() {
 		return nil
