@@ -10,7 +10,7 @@ import (
 	"github.com/swarmiji/swarmiji/internal/floor"
 )
 
-// load counts the held messages of each key of a fair queue, once a subscription has bounds. The queue's
+// load counts the held messages of each key of a fair queue, once a subscription has bounds. The
 // mutex guards it.
 type load struct {
 	q        *queue
