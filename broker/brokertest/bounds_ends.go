@@ -1,6 +1,7 @@
 package brokertest
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -176,7 +177,9 @@ func keyListCases() []testCase {
 				q := w.fairQueue(b, "listkeys")
 				want := map[string]int{"": 1, "a": 2, "a ": 1, "b": 3, "ü": 1, "z": 2}
 				for key, n := range want {
-					w.publishAll(b, q, series(key, 0, n))
+					for range n {
+						w.publish(b, q, keyed(fmt.Sprintf("m-%d", w.next()), key, 0))
+					}
 				}
 				for _, limit := range []int{1, 2, 4, 6, 0} {
 					states := w.keys(b, q, limit)

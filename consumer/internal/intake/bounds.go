@@ -82,8 +82,8 @@ func Multiplier(own, def int, b broker.Bounds) int {
 	return own
 }
 
-// prefetchOf returns the prefetch for a number of workers. With a Max a prefetch that may follow the
-// work is the number of workers, since the messages that are held count.
+// prefetchOf returns the prefetch for a number of workers. With a Max a prefetch that may follow
+// the work is the number of workers, since the messages that are held count.
 func (q *Queue) prefetchOf(workers int) int {
 	if q.cfg.Follow && q.bounded.Load() {
 		return workers

@@ -7,10 +7,11 @@ import (
 	"github.com/swarmiji/swarmiji/consumer/internal/intake"
 )
 
-// Apply pauses or resumes the queue in as the settings say, and logs a change with log. It also sets
-// the bounds of the queue, and limits the number of workers of own, which is nil if the queue shares
-// its workers. Before the queue is open it only notes the pause and the bounds in it. Returns the
-// error of the broker. If the queue has ended, or s is nil, it returns nil.
+// Apply pauses or resumes the queue in as the settings say, and logs a change with log. It also
+// sets the bounds of the queue. It limits the number of workers of own, which is nil if the queue
+// shares its workers. Before the queue is open it only notes the pause and the bounds in it.
+//
+// Returns the error of the broker. If the queue has ended, or s is nil, it returns nil.
 func (s *Steer) Apply(name string, in *intake.Queue, own *intake.Workers, log func(slog.Level, string, ...slog.Attr)) error {
 	if s == nil {
 		return nil
