@@ -47,9 +47,15 @@ func QueueBounds(queue string) Key[Bounds] {
 //   - Key and All replace the former ones, also by a Bound without a limit.
 //   - Each of Keys replaces the Bound of its key.
 //
+// A change without any part removes all stored bounds.
+//
 // Returns [ErrBad] for an invalid name or bound and for too many keys, and the errors of the store.
 // See UnboundQueue to remove parts.
 func BoundQueue(ctx context.Context, s Store, queue string, change Bounds) error {
+	if change.IsZero() {
+		_, err := UnboundQueue(ctx, s, queue)
+		return err
+	}
 	return QueueBounds(queue).Update(ctx, s, func(b *Bounds, _ bool) error {
 		if change.Key != nil {
 			b.Key = change.Key
