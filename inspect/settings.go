@@ -172,7 +172,7 @@ func (l *Local) SetLimit(ctx context.Context, limit Limit) (Change, error) {
 		} else {
 			err = set(ctx, store, c.Target, settings.Limit{Rate: limit.Rate, Concurrency: limit.Concurrency, By: by})
 		}
-		if c.stored(err) == nil && limit.Queue != "" && (limit.Rate != "" || limit.Concurrency > 0 || limit.Bounds != nil) {
+		if c.stored(err) == nil && limit.Queue != "" && (limit.Rate != "" || limit.Concurrency > 0 || limit.Bounds != nil && !limit.Bounds.IsZero()) {
 			c.Notes = l.unknownQueue(ctx, limit.Queue)
 		}
 		return err
