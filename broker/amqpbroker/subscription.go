@@ -56,6 +56,9 @@ func (b *Broker) Subscribe(ctx context.Context, queue string, o broker.Subscribe
 	if o.Prefetch < 0 {
 		return nil, wrap(fmt.Errorf("%w: prefetch %d", broker.ErrMalformed, o.Prefetch), "subscribe to", queue)
 	}
+	if err := broker.RefuseBounds(queue, o); err != nil {
+		return nil, wrap(err, "subscribe to", queue)
+	}
 	if err := b.loadLevels(ctx, queue); err != nil {
 		return nil, wrap(err, "subscribe to", queue)
 	}

@@ -67,6 +67,9 @@ func (b *Broker) subscribe(ctx context.Context, name string, o broker.SubscribeO
 	if o.Prefetch < 0 {
 		return nil, fmt.Errorf("%w: prefetch %d", broker.ErrMalformed, o.Prefetch)
 	}
+	if err := broker.RefuseBounds(name, o); err != nil {
+		return nil, err
+	}
 	lease := o.Lease
 	if lease == 0 {
 		lease = b.cfg.Lease

@@ -90,6 +90,9 @@ func (b *Broker) Subscribe(ctx context.Context, name string, o broker.SubscribeO
 	if o.Prefetch < 0 || o.Lease < 0 || o.Lease > 0 && o.Lease < minLease {
 		return nil, fmt.Errorf("redis subscribe to %.128q: %w: prefetch %d, lease %v", name, broker.ErrMalformed, o.Prefetch, o.Lease)
 	}
+	if err := broker.RefuseBounds(name, o); err != nil {
+		return nil, wrap(err, "subscribe to", name)
+	}
 	s := &subscription{
 		b: b, q: q, lease: o.Lease, limit: o.Prefetch,
 		wakeFetch: wake.New(), receivable: wake.New(),

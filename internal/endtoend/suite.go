@@ -117,6 +117,7 @@ func Run(t *testing.T, open Open) {
 		// Promises: S51.
 		{"FollowsWork", true, false, testFollowsWork},
 		{"Fair", true, false, testFair},
+		{"Bounds", true, false, testBounds},
 		{"QueuedBeforeConsumer", true, false, testQueuedBeforeConsumer},
 		{"Expired", true, false, testExpired},
 		{"Delayed", true, false, testDelayed},

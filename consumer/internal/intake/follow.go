@@ -124,7 +124,10 @@ func (f *follower) run() {
 			return
 		}
 		now := f.t.activity()
-		t := tick{base: f.q.cfg.Prefetch(now.workers), workers: now.workers, busy: now.busy, took: int(max(0, now.taken-last.taken))}
+		t := tick{base: f.q.prefetchOf(now.workers), workers: now.workers, busy: now.busy, took: int(max(0, now.taken-last.taken))}
+		if f.q.bounded.Load() { // it holds no more, whatever the workers take
+			t.took = min(t.took, t.base)
+		}
 		rest := f.follow(t)
 		prefetch := f.q.Prefetch()
 		f.low.Store(prefetch < t.base)
