@@ -276,6 +276,9 @@ func (s *subscription) SetPrefetch(ctx context.Context, n int) error {
 	return wrap(errors.Join(errs...), "set the prefetch of", s.queue)
 }
 
+// Divided implements [broker.Divider]: each level and each lane has its own prefetch.
+func (s *subscription) Divided() bool { return len(s.streams) > 1 }
+
 // closeReceive makes Receive return ErrClosed and ends s.fetch, so that the streams stop fetching.
 // It reports whether this is the first call. It does not wait for the streams. It takes s.mu.
 func (s *subscription) closeReceive() bool {

@@ -227,6 +227,9 @@ func (s *subscription) SetPrefetch(ctx context.Context, n int) error {
 	return wrap(errors.Join(errs...), "set the prefetch of", s.q.name)
 }
 
+// Divided implements [broker.Divider]: each level and each lane has its own prefetch.
+func (s *subscription) Divided() bool { return len(s.levels) > 1 }
+
 // Close implements [broker.Subscription]. Receive returns ErrClosed from now on. Close withdraws
 // the requests for messages and returns the messages that Receive has not returned to the queue.
 // Other deliveries can still be settled while their lease lasts. It waits for the server until ctx
