@@ -99,6 +99,31 @@ func TestBacklogOfAKeyIsInLanes(t *testing.T) {
 	}
 }
 
+// TestPublisherThatHasNotDeclared shows that a process which only publishes learns the levels and
+// the fairness of a queue. A plain queue stays plain.
+func TestPublisherThatHasNotDeclared(t *testing.T) {
+	t.Parallel()
+	b, other := connect(t, amqpbroker.Config{}), connect(t, amqpbroker.Config{})
+	plain := declared(t, b)
+	dump(t, other, plain, "heavy", 20)
+	q := fairQueue(t, b, 10, 100)
+	dump(t, other, q, "heavy", 100)
+	urgent := keyed("urgent", "light")
+	urgent.Priority = 5
+	publish(t, other, q, urgent)
+	testwait.Until(t, "the messages in their lanes", func() bool {
+		return ready(t, q, "") == [4]int{4, 12, 48, 36} && ready(t, q, ":p10") == [4]int{1}
+	})
+	s := subscribe(t, b, plain, 4)
+	for range 20 {
+		if d := receive(t, s); d.Message().Headers != nil {
+			t.Errorf("a message of a plain queue has the headers %v", d.Message().Headers)
+		} else {
+			ack(t, d)
+		}
+	}
+}
+
 // TestLightKeyPassesABacklog shows the bound: once a light task is held, it starts after the turns
 // of the other lanes.
 func TestLightKeyPassesABacklog(t *testing.T) {
