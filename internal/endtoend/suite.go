@@ -120,6 +120,7 @@ func Run(t *testing.T, open Open) {
 		{"Bounds", true, false, testBounds},
 		// Promises: S51.
 		{"BusyHoldsNothing", true, false, testBusyHoldsNothing},
+		{"Batches", true, false, testBatches},
 		{"QueuedBeforeConsumer", true, false, testQueuedBeforeConsumer},
 		{"Expired", true, false, testExpired},
 		{"Delayed", true, false, testDelayed},
