@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
@@ -21,9 +22,9 @@ const (
 
 // learning describes whether this Broker knows the levels of a queue to which it publishes.
 type learning struct {
+	known atomic.Bool
 	mu    sync.Mutex // held while the server is asked
-	known bool
-	again time.Time // no question before that
+	again time.Time  // no question before that
 }
 
 // learnLevels reads the levels and the fairness of a queue into b.queues, if m has a fairness key
@@ -36,11 +37,17 @@ func (b *Broker) learnLevels(ctx context.Context, queue string, m *broker.Messag
 	if m.Key == "" && m.Priority == defaultPriority || !naming.ValidName(queue) {
 		return
 	}
-	v, _ := b.learned.LoadOrStore(queue, &learning{})
+	v, ok := b.learned.Load(queue)
+	if !ok {
+		v, _ = b.learned.LoadOrStore(queue, new(learning))
+	}
 	l := v.(*learning) //nolint:forcetypeassert // nothing else is in it
+	if l.known.Load() {
+		return
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.known || time.Now().Before(l.again) {
+	if l.known.Load() || time.Now().Before(l.again) {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, learnWait)
@@ -53,7 +60,7 @@ func (b *Broker) learnLevels(ctx context.Context, queue string, m *broker.Messag
 	}
 	switch {
 	case err == nil, errors.Is(err, amqpconn.ErrAccess):
-		l.known = true
+		l.known.Store(true)
 	default:
 		l.again = time.Now().Add(learnPause)
 	}
@@ -67,4 +74,8 @@ func (b *Broker) learnLevels(ctx context.Context, queue string, m *broker.Messag
 }
 
 // noteLearned records that this process has declared the queue, so that learnLevels does nothing.
-func (b *Broker) noteLearned(queue string) { b.learned.Store(queue, &learning{known: true}) }
+func (b *Broker) noteLearned(queue string) {
+	l := new(learning)
+	l.known.Store(true)
+	b.learned.Store(queue, l)
+}
