@@ -127,7 +127,8 @@ type QueueConfig struct {
 	// PrefetchMultiplier times the number of workers is the prefetch: how many unsettled tasks the
 	// consumer may hold. Default: Tuning.PrefetchMultiplier. If that is 0 too, the prefetch follows
 	// the work. It is 4 for each worker, or about 50 ms of short tasks, at most 256. If all workers
-	// have long tasks, the consumer gives the others back within 100 ms and holds no more.
+	// have long tasks, the consumer gives the others back within 100 ms and holds no more. Those of
+	// other levels and lanes ([broker.Divider]) it gives back after a second.
 	PrefetchMultiplier int
 	// Prefetch sets the prefetch directly, whatever Workers is. 0: PrefetchMultiplier applies.
 	// Negative: no limit.

@@ -34,6 +34,8 @@ type Broker struct {
 
 	queues sync.Map // name -> *levels, of known queues that have levels or are fair
 	lanes  lanes.Counter
+	// learned maps a queue to the *learning of its levels.
+	learned sync.Map
 	// bound maps an AMQP queue to the number of the connection con on which it was bound to the delay
 	// exchanges.
 	bound  sync.Map
@@ -76,6 +78,7 @@ var (
 	_ broker.Witness        = (*Broker)(nil)
 	_ broker.Subscription   = (*subscription)(nil)
 	_ broker.Resizer        = (*subscription)(nil)
+	_ broker.Divider        = (*subscription)(nil)
 	_ broker.Delivery       = (*delivery)(nil)
 	_ broker.SyncAcker      = (*delivery)(nil)
 	_ broker.AckChecker     = (*delivery)(nil)
@@ -147,7 +150,7 @@ func (b *Broker) Locate(queue string) (exchange, routingKey string) {
 // be sent. After ErrIndeterminate, m may be in the queue.
 func (b *Broker) Publish(ctx context.Context, queue string, m *broker.Message) error {
 	var p amqp.Publishing
-	key, err := b.encodeAndRoute(&p, queue, m)
+	key, err := b.encodeAndRoute(ctx, &p, queue, m)
 	if err == nil {
 		err = b.direct.Publish(ctx, "", key, &p)
 	}
@@ -158,15 +161,19 @@ func (b *Broker) Publish(ctx context.Context, queue string, m *broker.Message) e
 }
 
 // encodeAndRoute fills p with m and returns the name of the AMQP queue for its priority and, if the
-// queue is fair, its lane. It counts m as a submission of its key. It sends nothing. Returns
-// ErrMalformed or ErrTooLarge if m cannot be sent, ErrMalformed if the queue name is not valid.
-func (b *Broker) encodeAndRoute(p *amqp.Publishing, queue string, m *broker.Message) (key string, err error) {
+// queue is fair, its lane. It counts m as a submission of its key. It publishes nothing, but may
+// ask the server for the levels of the queue, see learnLevels. Returns ErrMalformed or ErrTooLarge
+// if m cannot be sent, ErrMalformed if the queue name is not valid.
+func (b *Broker) encodeAndRoute(ctx context.Context, p *amqp.Publishing, queue string, m *broker.Message) (key string, err error) {
 	if err := b.encode(p, m); err != nil {
 		return "", err
 	}
 	v, ok := b.queues.Load(queue)
 	if !ok {
-		return b.route(queue, m.Priority)
+		b.learnLevels(ctx, queue, m)
+		if v, ok = b.queues.Load(queue); !ok {
+			return b.route(queue, m.Priority)
+		}
 	}
 	l := v.(*levels) //nolint:forcetypeassert // nothing else is in it
 	first := l.level(m.Priority) * l.width()
@@ -193,7 +200,7 @@ func (b *Broker) PublishAt(ctx context.Context, queue string, m *broker.Message,
 		return b.Publish(ctx, queue, m)
 	}
 	var p amqp.Publishing
-	key, err := b.encodeAndRoute(&p, queue, m)
+	key, err := b.encodeAndRoute(ctx, &p, queue, m)
 	if err == nil {
 		err = b.publishDelayed(ctx, key, &p, at)
 	}
@@ -213,7 +220,7 @@ func (b *Broker) PublishBatch(ctx context.Context, ms []broker.Outgoing) error {
 	var directAt, delayedAt []int
 	for i := range ms {
 		o := &ms[i]
-		key, err := b.encodeAndRoute(&publishings[i], o.Queue, o.Message)
+		key, err := b.encodeAndRoute(ctx, &publishings[i], o.Queue, o.Message)
 		if err != nil {
 			errs[i] = err
 			continue

@@ -76,8 +76,9 @@ func (b *Broker) workArgs(queue string) amqp.Table {
 // for a name that is not valid or levels that do not ascend.
 //
 // The levels and the fairness of the first declaration are valid for ever. Every process that
-// declares, subscribes or inspects uses them. A process that only publishes must declare the queue
-// too, to use them; it need not name them.
+// declares, subscribes or inspects uses them. A process that only publishes reads them with its
+// first message that has a fairness key or a priority; its messages without a key use lane 0 before
+// that. If it declares the queue, which need not name them, it uses them from the start.
 func (b *Broker) Declare(ctx context.Context, qs ...broker.Queue) error {
 	for _, q := range qs {
 		if err := b.declare(ctx, q); err != nil {
@@ -111,6 +112,7 @@ func (b *Broker) declare(ctx context.Context, q broker.Queue) error {
 			return err
 		}
 	}
+	b.noteLearned(q.Name)
 	return nil
 }
 

@@ -150,7 +150,7 @@ func checkWrapped(w *world) {
 		suite.CapabilityOf[broker.Witness](), suite.CapabilityOf[broker.TxPublisher]())
 	q := w.queue(b, "wrapped")
 	s := w.subscribe(b, q, 1)
-	suite.Keeps(w, s, subscriptionWrapper{s}, suite.CapabilityOf[broker.Resizer](), suite.CapabilityOf[broker.Buffer](), suite.CapabilityOf[broker.Bounder](),
+	suite.Keeps(w, s, subscriptionWrapper{s}, suite.CapabilityOf[broker.Resizer](), suite.CapabilityOf[broker.Divider](), suite.CapabilityOf[broker.Buffer](), suite.CapabilityOf[broker.Bounder](),
 		suite.CapabilityOf[broker.AckChecker]())
 	w.publish(b, q, msg("a"))
 	d := w.receive(s)

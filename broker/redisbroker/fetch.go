@@ -298,9 +298,9 @@ func (f *fetcher) acceptClaim(own *owner, l *levels, answer []any, place int64, 
 // it delivered messages.
 const repeated = 2
 
-// addHeld adds the deliveries ds of one claim to the held ones and wakes Receive. If the prefetch
-// is 0 or the subscription is closed, they become excess, and the claiming goroutine is woken to
-// return them.
+// addHeld adds the deliveries ds of one claim to the held ones and wakes Receive. Those beyond a
+// prefetch that has become smaller, and all after Close, become excess. The claiming goroutine is
+// woken to return them.
 //
 // It returns false, and adds nothing, if ds is empty, the owner is lost, or this is not the
 // owner's next claim. In the last case the messages are known already, or earlier ones are
@@ -313,7 +313,7 @@ func (s *subscription) addHeld(own *owner, ds []*delivery) bool {
 	own.open = append(own.open, ds[0].claim)
 	for _, d := range ds {
 		own.held[d] = struct{}{}
-		if s.limit == 0 || s.isClosed {
+		if len(own.held) > s.limit || s.isClosed {
 			s.excess = append(s.excess, d)
 			continue
 		}

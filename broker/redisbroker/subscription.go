@@ -257,8 +257,8 @@ func (s *subscription) afterSettle() {
 
 // SetPrefetch implements [broker.Resizer]. 0 stops the claiming. It wakes the claiming goroutine.
 // For a smaller n it then blocks until the server has stopped to deliver without claims, or ctx
-// ends. Messages that still arrive while n is 0 go back to the queue. It takes s.mu, but does not
-// hold it while it waits.
+// ends. Messages that still arrive beyond n go back to the queue. It takes s.mu, but does not hold
+// it while it waits.
 //
 // Returns ErrMalformed if n is negative, and ErrClosed after Close: then the limit stays. It also
 // returns the error of that wait, of the server or because ctx ended: then the new limit applies.

@@ -118,6 +118,9 @@ func Run(t *testing.T, open Open) {
 		{"FollowsWork", true, false, testFollowsWork},
 		{"Fair", true, false, testFair},
 		{"Bounds", true, false, testBounds},
+		// Promises: S51.
+		{"BusyHoldsNothing", true, false, testBusyHoldsNothing},
+		{"Batches", true, false, testBatches},
 		{"QueuedBeforeConsumer", true, false, testQueuedBeforeConsumer},
 		{"Expired", true, false, testExpired},
 		{"Delayed", true, false, testDelayed},
