@@ -19,6 +19,7 @@ type script struct {
 	source string
 	parts  []string // "from.t" is the table t of the queue from which a message is moved
 	lists  bool     // the lists of ready messages follow
+	differ bool     // it has lines that are only for plain or for fair queues
 	fair   *script  // the script for fair queues; nil if it is the same
 }
 
@@ -53,7 +54,7 @@ func loadScripts() (*scripts, error) {
 		if *to, err = loadScript(name, "plain"); err != nil {
 			return nil, fmt.Errorf("redisbroker: script %s: %w", name, err)
 		}
-		if !(*to).lists {
+		if !(*to).lists && !(*to).differ {
 			continue
 		}
 		if (*to).fair, err = loadScript(name, "fair"); err != nil {
@@ -70,12 +71,12 @@ func loadScripts() (*scripts, error) {
 // not exist or a name of a key is unknown.
 func loadScript(name, kind string) (*script, error) {
 	lib := ""
-	for _, file := range []string{"lib", kind, "moves"} {
+	for _, file := range []string{"lib", "bounds", kind, "moves"} {
 		text, err := sources.ReadFile("lua/" + file + ".lua")
 		if err != nil {
 			return nil, err
 		}
-		_, functions, _ := strings.Cut(string(text), "\n\n")
+		_, functions, _ := strings.Cut(linesFor(kind, string(text)), "\n\n")
 		lib += "\n\n" + strings.TrimSuffix(functions, "\n")
 	}
 	text, err := sources.ReadFile("lua/" + kind + name + ".lua")
@@ -85,10 +86,12 @@ func loadScript(name, kind string) (*script, error) {
 	if err != nil {
 		return nil, err
 	}
-	first, rest, _ := strings.Cut(linesFor(kind, string(text)), "\n")
+	own := linesFor(kind, string(text))
+	first, rest, _ := strings.Cut(own, "\n")
 	_, after, _ := strings.Cut(rest, "-- KEYS: ")
 	line, _, _ := strings.Cut(after, "\n")
-	s := &script{parts: strings.Fields(line)}
+	line, _, _ = strings.Cut(line, " -- of ")
+	s := &script{parts: strings.Fields(line), differ: own != string(text)}
 	if n := len(s.parts) - 1; n >= 0 && s.parts[n] == "r" {
 		s.parts, s.lists = s.parts[:n], true
 	}
