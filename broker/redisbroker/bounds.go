@@ -39,7 +39,7 @@ func packBounds(b broker.Bounds) (string, error) {
 	if err := enc.Encode(parts); err != nil {
 		return "", err
 	}
-	v, err := msgpack.Marshal(append([]any{digest.Sum(nil)}, parts...))
+	v, err := msgpack.Marshal(append([]any{string(digest.Sum(nil))}, parts...))
 	return string(v), err
 }
 

@@ -43,7 +43,7 @@ func fairKeys(t testing.TB, ns, queue string, servers ...*testserver.Redis) int 
 		all, _ := do(t, srv, "KEYS", prefix+"*").([]any)
 		for _, key := range all {
 			name, _ := key.(string)
-			command := map[byte]string{'k': "ZCARD", 'f': "HLEN", 'w': "HLEN", 'v': "HLEN"}[name[len(prefix)]]
+			command := map[byte]string{'k': "ZCARD", 'f': "HLEN", 'w': "HLEN", 'v': "HLEN", 'b': "HLEN", 'p': "ZCARD", 'q': "HLEN", 'u': "ZCARD"}[name[len(prefix)]]
 			if strings.Contains(name[len(prefix):], ":") && command == "HLEN" {
 				command = "LLEN" // of a key with many messages
 			}

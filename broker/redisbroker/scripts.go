@@ -36,7 +36,7 @@ func (s *script) forLevels(l *levels) *script {
 type scripts struct {
 	declare, enqueue, subscribe, renew, claim, ack, release, leave, bury, retry *script
 	find, update, stats, purge, putDead, dropDead, dead, purgeDead, mute        *script
-	note, judge, node, look, tend, list, describe                               *script
+	note, judge, node, look, tend, list, describe, keys                         *script
 }
 
 // loadScripts loads all scripts from the embedded files. It returns an error if a file is missing
@@ -48,7 +48,7 @@ func loadScripts() (*scripts, error) {
 		"ack": &s.ack, "release": &s.release, "leave": &s.leave, "bury": &s.bury, "retry": &s.retry, "find": &s.find,
 		"update": &s.update, "stats": &s.stats, "purge": &s.purge, "putdead": &s.putDead, "dropdead": &s.dropDead, "dead": &s.dead,
 		"purgedead": &s.purgeDead, "mute": &s.mute, "note": &s.note, "judge": &s.judge, "node": &s.node,
-		"look": &s.look, "tend": &s.tend, "list": &s.list, "describe": &s.describe,
+		"look": &s.look, "tend": &s.tend, "list": &s.list, "describe": &s.describe, "keys": &s.keys,
 	} {
 		var err error
 		if *to, err = loadScript(name, "plain"); err != nil {

@@ -332,7 +332,10 @@ local function pop(list, place, want)
       looked = looked + #top / 2
       top, again = admit(list, place, top)
       again = again and looked < 2000
-      if again then top = redis.call('ZRANGE', zset, 0, want - 1, 'WITHSCORES') end
+      if again then
+        top = redis.call('ZRANGE', zset, 0, want - 1, 'WITHSCORES')
+        again = #top > 0
+      end
     end
     if looked > 0 and #top == 0 then retire(list, place) end
   end
