@@ -16,6 +16,7 @@
 --   - bounded: the time of the last claim with bounds, to 10 s
 --   - recounted: the time when b was made
 --   - of: a digest of the bounds for which keys are parked
+--   - mixed: the time of the last claim whose bounds differed from those of the one before
 --   - full: exists if the queue had no free place at the last claim with bounds
 --   - used: the time up to which the rate of the queue is used
 --
@@ -123,10 +124,13 @@ local function tally(base, values, by)
 end
 
 -- places returns the keys of messages that are no longer held, in values, to the turns. It notifies
--- waiting owners, one for each place that became free, so that they claim.
+-- waiting owners, one for each place that became free, so that they claim. If the owners have
+-- different bounds it notifies all, up to 16: only some of them may use the place.
 local function places(base, values)
   local free = unpark(base, tally(base, values, -1), true)
-  if redis.call('HEXISTS', base .. 'm', 'full') == 1 then free = #values end
+  local meta = redis.call('HMGET', base .. 'm', 'full', 'mixed')
+  if meta[1] then free = #values end
+  if meta[2] and clock() - meta[2] < 60000000 then free = 16 end
   for _ = 1, math.min(free, 16) do
     if not nudge(base .. 'h', base .. 'w') then return end
   end
@@ -169,14 +173,17 @@ local function limits(list, packed, want, now, counted, first)
   local meta = redis.call('HMGET', base .. 'm', 'recounted', 'bounded', 'of', 'used')
   local digest, key, all, keys, bound, rates = '', nil, nil, nil, nil, nil
   if packed ~= '' then digest, key, all, keys, bound, rates = unpack(cmsgpack.unpack(packed)) end
-  if meta[3] ~= digest and (unparksome(base, 1000) == 0 or redis.call('EXISTS', base .. 'p') == 0) then
-    redis.call('HSET', base .. 'm', 'of', digest)
-    redis.call('HDEL', base .. 'm', 'full')
+  if meta[3] ~= digest then
+    if meta[3] then redis.call('HSET', base .. 'm', 'mixed', string.format('%.0f', now)) end
+    if unparksome(base, 1000) == 0 or redis.call('EXISTS', base .. 'p') == 0 then
+      redis.call('HSET', base .. 'm', 'of', digest)
+      redis.call('HDEL', base .. 'm', 'full')
+    end
   end
   if packed == '' then
     if now - (meta[2] or 0) > 60000000 and redis.call('EXISTS', base .. 'p') == 0 then
       redis.call('DEL', base .. 'b')
-      redis.call('HDEL', base .. 'm', 'counted', 'recounted', 'bounded', 'of', 'full')
+      redis.call('HDEL', base .. 'm', 'counted', 'recounted', 'bounded', 'of', 'mixed', 'full')
     end
     return want
   end
