@@ -1,53 +1,45 @@
 package redisbroker
 
 import (
+	"encoding/json"
+	"fmt"
 	"hash/fnv"
 	"math"
 	"time"
 
-	"github.com/vmihailenco/msgpack/v5"
-
 	"github.com/swarmiji/swarmiji/broker"
 )
 
-// packBounds returns bounds as lua/bounds.lua reads them, "" if b has no limit. It is a msgpack
-// array of these:
+// packBounds returns bounds as lua/bounds.lua reads them, "" if b has no limit. It is a digest of
+// 16 characters and a JSON array:
 //
-//   - a digest of the other parts
-//   - the bound of each key and of the queue: Max, the time between two messages of the rate in
-//     microseconds, and that time multiplied by Rate. The times are 0 without a Rate.
+//   - the bound of each key, and of the queue
 //   - the bounds of single keys
 //   - whether keys have bounds, and whether they have rates
+//
+// A bound is an array of three numbers: Max, the time between two messages of the rate in
+// microseconds, and that time multiplied by Rate. The times are 0 without a Rate.
 func packBounds(b broker.Bounds) (string, error) {
 	if b.IsZero() {
 		return "", nil
 	}
-	keys := make(map[string]any, len(b.Keys))
+	keys := make(map[string][3]float64, len(b.Keys))
+	rates := b.Key.Rate > 0
 	for key, one := range b.Keys {
 		keys[key] = packBound(one)
-	}
-	rates := b.Key.Rate > 0
-	for _, one := range b.Keys {
 		rates = rates || one.Rate > 0
 	}
-	enc := msgpack.GetEncoder()
-	defer msgpack.PutEncoder(enc)
+	v, err := json.Marshal([]any{packBound(b.Key), packBound(b.All), keys, b.Key != broker.Bound{} || len(keys) > 0, rates})
 	digest := fnv.New64a()
-	enc.Reset(digest)
-	enc.SetSortMapKeys(true)
-	parts := []any{packBound(b.Key), packBound(b.All), keys, b.Key != broker.Bound{} || len(keys) > 0, rates}
-	if err := enc.Encode(parts); err != nil {
-		return "", err
-	}
-	v, err := msgpack.Marshal(append([]any{string(digest.Sum(nil))}, parts...))
-	return string(v), err
+	_, _ = digest.Write(v)
+	return fmt.Sprintf("%016x%s", digest.Sum64(), v), err
 }
 
 // packBound returns the numbers of one bound.
-func packBound(b broker.Bound) []float64 {
+func packBound(b broker.Bound) [3]float64 {
 	var start time.Time
 	interval := math.Ceil(float64(b.Use(start, start).Sub(start)) / 1000)
-	return []float64{float64(b.Max), interval, interval * float64(b.Rate)}
+	return [3]float64{float64(b.Max), interval, interval * float64(b.Rate)}
 }
 
 // SetBounds implements [broker.Bounder]. The next claim uses b, and so the claiming goroutine is

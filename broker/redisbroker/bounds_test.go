@@ -44,8 +44,8 @@ func keysOf(t testing.TB, b *redisbroker.Broker, queue string) map[string]broker
 	return all
 }
 
-// TestMaxOfKeys shows that two consumers together hold at most Max messages of a key, that a place is
-// used again at once, and that nothing is left at the end.
+// TestMaxOfKeys shows that two consumers together hold at most Max messages of a key. A place is
+// used again at once, and nothing is left at the end.
 func TestMaxOfKeys(t *testing.T) {
 	t.Parallel()
 	srv, ns := testserver.RequireRedis(t), testserver.Namespace()
@@ -125,7 +125,7 @@ func TestMaxOfQueue(t *testing.T) {
 	forgotten(t, srv, ns, q)
 }
 
-// TestRates shows that a key and a queue with a rate start no more than it allows, and that a waiting
+// TestRates shows that no more messages of a key and of a queue come than a rate allows. A waiting
 // consumer continues when the time has come.
 func TestRates(t *testing.T) {
 	t.Parallel()

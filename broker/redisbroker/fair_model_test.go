@@ -220,8 +220,8 @@ func (h *turnsHistory) change() {
 	}
 }
 
-// resubscribe settles the held messages and subscribes again, perhaps with bounds: fetched messages go
-// back.
+// resubscribe settles the held messages and subscribes again, perhaps with bounds. Fetched messages
+// go back.
 func (h *turnsHistory) resubscribe() {
 	h.settleAll()
 	if err := h.s.Close(testwait.Long(h.t)); err != nil {

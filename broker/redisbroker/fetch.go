@@ -55,7 +55,8 @@ func (s *subscription) register(ctx context.Context, eval evaluator) (*owner, *l
 
 // fetch claims messages until the subscription is closed. Then it returns the messages that
 // Receive has not returned to the queue, sets s.isIdle, closes s.idle and wakes keepLease. It is
-// one of the subscription's two goroutines. share decides about the levels of claims. It takes s.mu.
+// one of the subscription's two goroutines. share decides about the levels of claims. It takes
+// s.mu.
 func (s *subscription) fetch(share floor.Floor) {
 	f := fetcher{s: s, timer: time.NewTimer(0), floor: share}
 	defer f.timer.Stop()

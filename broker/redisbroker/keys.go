@@ -12,15 +12,15 @@ import (
 // keyChunk is the number of keys whose states one call reads.
 const keyChunk = 200
 
-// ListKeys implements [broker.KeyLister]. It reads the names of all keys of the queue, about 1,000
-// with each call to the server, so the time of a page grows with the number of keys. It waits for
+// ListKeys implements [broker.KeyLister]. It reads the names of all keys of the queue. Each call to
+// the server reads about 1,000, so the time of a page grows with the number of keys. It waits for
 // the server.
 //
 // Held is known from the first claim with bounds until a minute after the last one. Oldest is exact
 // to the second.
 //
-// Returns ErrNoQueue if the queue does not exist, ErrMalformed if its name is not valid or it is not
-// fair, ErrClosed after Close, and errors of the server.
+// Returns ErrNoQueue if the queue does not exist. Returns ErrMalformed if its name is not valid or
+// it is not fair. It also returns ErrClosed after Close, and errors of the server.
 func (b *Broker) ListKeys(ctx context.Context, queue, cursor string, limit int) (broker.KeyPage, error) {
 	q, err := b.open(queue)
 	if err != nil {
@@ -52,9 +52,9 @@ func (b *Broker) ListKeys(ctx context.Context, queue, cursor string, limit int) 
 	}
 }
 
-// keysFrom returns the names of the keys from the name cursor on, sorted. Some may have no messages.
-// It waits for the server. Returns ErrNoQueue if the queue does not exist, ErrMalformed if it is not
-// fair.
+// keysFrom returns the names of the keys from the name cursor on, sorted. Some may have no
+// messages. It waits for the server. Returns ErrNoQueue if the queue does not exist, ErrMalformed
+// if it is not fair.
 func (q *queue) keysFrom(ctx context.Context, cursor string) ([]string, error) {
 	var names []string
 	for place, at := int64(1), "0"; place > 0; {

@@ -80,8 +80,8 @@ func (o *owner) alive(now time.Time) bool { return !o.gone && now.Before(o.until
 // priority levels. It waits for the server and starts two goroutines, which claim messages and
 // renew the lease. Prefetch 0 means no limit, Lease 0 means Config.Lease. Returns ErrMalformed for
 // a negative prefetch, or a lease that is negative or shorter than 100 ms. It does so for Bounds of
-// a queue that is not fair, and where broker.CheckOptions does. After Close it returns ErrClosed. It
-// also returns the error of the server.
+// a queue that is not fair, and where broker.CheckOptions does. After Close it returns ErrClosed.
+// It also returns the error of the server.
 //
 // The first subscription also starts a check of the server's settings, see checkSettings. Unless
 // the server is a cluster, it starts pollLoop too.

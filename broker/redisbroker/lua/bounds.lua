@@ -172,7 +172,10 @@ local function limits(list, packed, want, now, counted, first)
   if packed == '' and not counted then return want end
   local meta = redis.call('HMGET', base .. 'm', 'recounted', 'bounded', 'of', 'used')
   local digest, key, all, keys, bound, rates = '', nil, nil, nil, nil, nil
-  if packed ~= '' then digest, key, all, keys, bound, rates = unpack(cmsgpack.unpack(packed)) end
+  if packed ~= '' then
+    digest = string.sub(packed, 1, 16)
+    key, all, keys, bound, rates = unpack(cjson.decode(string.sub(packed, 17)))
+  end
   if meta[3] ~= digest then
     if meta[3] then redis.call('HSET', base .. 'm', 'mixed', string.format('%.0f', now)) end
     if unparksome(base, 1000) == 0 or redis.call('EXISTS', base .. 'p') == 0 then
