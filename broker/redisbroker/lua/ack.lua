@@ -13,7 +13,7 @@ for i = 1, count do
 end
 if #gone > 0 then
   redis.call('HDEL', K.l, unpack(gone))
-  freed(gone) -- of fair queues
+  places(string.sub(K.m, 1, -2), K.t, gone) -- of fair queues
   forget(K.t, K.n, K.g, gone)
 end
 if #gone == count then return 1 end

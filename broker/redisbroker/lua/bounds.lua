@@ -56,10 +56,10 @@ end
 -- Names that are not parked are skipped. If full is true only keys that wait for a place return.
 -- Returns the number of returned keys.
 local function unpark(base, names, full)
+  if #names > 8 and redis.call('EXISTS', base .. 'q') == 0 then return 0 end -- the usual case
   local saved, back, levels = redis.call('HMGET', base .. 'q', unpack(names)), {}, {}
-  local scores = full and redis.call('ZMSCORE', base .. 'p', unpack(names))
   for i = 1, #names do
-    if saved[i] and not (full and scores[i] and tonumber(scores[i]) < parkedfull()) then
+    if saved[i] and not (full and tonumber(redis.call('ZSCORE', base .. 'p', names[i]) or 0) < parkedfull()) then
       back[#back + 1] = names[i]
       for place, tag, clock in string.gmatch(saved[i], '(%d+):(%-?%d+):(%-?%d+)') do
         levels[place] = levels[place] or {}
@@ -123,14 +123,16 @@ local function tally(base, values, by)
   return names
 end
 
--- places returns the keys of messages that are no longer held, in values, to the turns. It notifies
--- waiting owners, one for each place that became free, so that they claim. If the owners have
+-- places counts messages that are no longer held, if the queue counts them. Call it before their
+-- values are removed. t is the key of the values. It returns their fairness keys to the turns. It
+-- notifies waiting owners, one for each place that became free, so that they claim. If the owners have
 -- different bounds it notifies all, up to 16: only some of them may use the place.
-local function places(base, values)
-  local free = unpark(base, tally(base, values, -1), true)
-  local meta = redis.call('HMGET', base .. 'm', 'full', 'mixed')
-  if meta[1] then free = #values end
-  if meta[2] and clock() - meta[2] < 60000000 then free = 16 end
+local function places(base, t, keys)
+  local counted, full, mixed = unpack(redis.call('HMGET', base .. 'm', 'counted', 'full', 'mixed'))
+  if not counted then return end
+  local free = unpark(base, tally(base, redis.call('HMGET', t, unpack(keys)), -1), true)
+  if full then free = #keys end
+  if mixed and clock() - mixed < 60000000 then free = 16 end
   for _ = 1, math.min(free, 16) do
     if not nudge(base .. 'h', base .. 'w') then return end
   end
@@ -196,7 +198,7 @@ local function limits(list, packed, want, now, counted, first)
   if not counted or tonumber(counted) ~= held and age > 1000000 or first and age > 10000000 then recount(base, now) end
   local due = redis.call('ZRANGEBYSCORE', base .. 'p', '-inf', now, 'LIMIT', 0, 500)
   if #due > 0 then unpark(base, due) end
-  list.limits = {key = key, keys = keys, all = all, bound = bound, rates = rates, now = now, held = held, taken = {}, rooms = {}, used = {}, at = math.max(now, meta[4] or 0)}
+  list.limits = {key = key, keys = keys, all = all, bound = bound, rates = rates, now = now, held = held, before = {}, taken = {}, rooms = {}, used = {}, at = math.max(now, meta[4] or 0)}
   local room = want
   if all[1] > 0 then room = math.min(room, all[1] - held) end
   if all[2] > 0 then
@@ -210,14 +212,17 @@ end
 -- It stores in list.limits how many messages of the others the claim may still take.
 local function admit(list, place, top)
   local l, base, names = list.limits, list.fair, {}
-  for i = 1, #top, 2 do names[#names + 1] = top[i] end
+  for i = 1, #top / 2 do names[i] = top[2 * i - 1] end
   local held, used = redis.call('HMGET', base .. 'b', unpack(names)), l.rates and redis.call('ZMSCORE', base .. 'u', unpack(names)) or {}
-  local kept, full, tags, scores = {}, {}, {}, {}
+  local kept, full, tags, scores, single = {}, {}, {}, {}, next(l.keys) ~= nil
+  local max, interval, burst = unpack(l.key)
   for i = 1, #names do
     local name = names[i]
-    local max, interval, burst = unpack(l.keys[name] or l.key)
+    if single then max, interval, burst = unpack(l.keys[name] or l.key) end
     local room, due = math.huge, parkedfull()
-    if max > 0 then room = max - (held[i] or 0) - (l.taken[name] or 0) end
+    local count = held[i] or 0
+    l.before[name] = count
+    if max > 0 then room = max - count - (l.taken[name] or 0) end
     if interval > 0 and room > 0 then
       local at = math.max(l.now, l.used[name] or used[i] or 0)
       l.used[name] = at
@@ -225,16 +230,19 @@ local function admit(list, place, top)
       if count < 1 then due = at + interval - burst end
       room = math.min(room, count)
     end
-    if room > 0 then
-      l.rooms[name] = room
-      kept[#kept + 1] = name
-      kept[#kept + 1] = top[2 * i]
-    else
+    l.rooms[name] = room > 0 and room or nil
+    if room <= 0 then
       full[#full + 1] = name
       tags[#full], scores[#full] = top[2 * i], due
     end
   end
-  if #full == 0 then return kept, false end
+  if #full == 0 then return top, false end
+  for i = 1, #names do
+    if l.rooms[names[i]] then
+      kept[#kept + 1] = names[i]
+      kept[#kept + 1] = top[2 * i]
+    end
+  end
   local lines, parked, ofparked, due = redis.call('HMGET', base .. 'f' .. place - 1, unpack(full)), {}, {}, {}
   for i = 1, #full do
     if lines[i] then
@@ -249,18 +257,27 @@ end
 -- taken records in list.limits that the claim takes count messages of a fairness key.
 local function taken(l, name, count)
   l.taken[name] = (l.taken[name] or 0) + count
-  local _, interval = unpack(l.keys[name] or l.key)
+  local interval = l.rates and (l.keys[name] or l.key)[2] or 0
   if interval > 0 then
     l.used[name] = l.used[name] + count * interval
     l.rated = true
   end
 end
 
--- charge stores what a claim of count messages used of the rates, and whether the queue has free
--- places. Returns the time when a rate allows the next message of a parked key or of the queue, nil
--- if none waits for that.
+-- charge stores the places and the rates that a claim of count messages uses, and whether the queue
+-- has free places. Returns the time when a rate allows the next message of a parked key or of the
+-- queue, nil if none waits for that.
 local function charge(list, count)
   local l, base = list.limits, list.fair
+  if l.bound and count > 0 then
+    local set = {}
+    for name, taking in pairs(l.taken) do
+      set[#set + 1] = name
+      set[#set + 1] = l.before[name] + taking
+    end
+    redis.call('HSET', base .. 'b', unpack(set))
+    redis.call('HINCRBY', base .. 'm', 'counted', count)
+  end
   if l.rated then
     local set, last = {}, 0
     for name in pairs(l.taken) do

@@ -102,7 +102,9 @@ if count > 0 then out[4] = counts(keys) end
 if count == want then more = true end -- the owner claims again when it has room
 local mode = ARGV[10] == '' and 'n' or ARGV[10]
 if count > 0 then
-  hold(owner, ARGV[4], keys, want - count, mode, ARGV[9], out, 4)
+  local flat = out
+  if list.limits and list.limits.bound then flat = nil end -- of fair queues
+  hold(owner, ARGV[4], keys, want - count, mode, ARGV[9], flat, 4)
 end
 if not more and count < want and ARGV[10] ~= '' then
   if count == 0 then

@@ -93,13 +93,6 @@ local function prepend(lists, of, line, elements)
   return mark .. table.concat(all, '\n')
 end
 
--- freed counts messages that are no longer held, before their values are removed. Their fairness keys
--- may be below their limits then.
-local function freed(keys)
-  if redis.call('HEXISTS', K.m, 'counted') == 0 then return end
-  places(string.sub(K.m, 1, -2), redis.call('HMGET', K.t, unpack(keys)))
-end
-
 -- heldnow counts messages that an owner receives. flat holds key, value, key, value, ... from index
 -- after + 1 on.
 local function heldnow(flat, after)

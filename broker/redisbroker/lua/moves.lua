@@ -24,7 +24,7 @@ local function reclaim(list, owner, counted)
     local keys = claimed(claim)
     if #keys > 0 then
       redis.call('HDEL', K.l, unpack(keys))
-      freed(keys) -- of fair queues
+      places(string.sub(K.m, 1, -2), K.t, keys) -- of fair queues
       if counted then
         for j = 1, #keys do redis.call('HINCRBY', K.n, keys[j], 1) end
       end
@@ -79,7 +79,7 @@ local function settle(list, owner, recorded, open, before)
   end
   for from = 1, #back, 500 do
     local part = {unpack(back, from, math.min(from + 499, #back))}
-    freed(part) -- of fair queues
+    places(string.sub(K.m, 1, -2), K.t, part) -- of fair queues
     put(list, part, true)
   end
   return #back > 0
@@ -87,9 +87,9 @@ end
 
 -- hold stores that an owner holds the messages of keys under claim number place. It also stores the
 -- owner's record: last claim, free places, mode and open claims, see ../doc.go. flat holds key, value,
--- key, value, ... from index after + 1 on.
+-- key, value, ... from index after + 1 on, or is nil if charge has counted the messages.
 local function hold(owner, place, keys, free, mode, open, flat, after)
-  heldnow(flat, after) -- of fair queues
+  if flat then heldnow(flat, after) end -- of fair queues
   local claim = owner .. '.' .. place
   local holds = {}
   for i = 1, #keys do

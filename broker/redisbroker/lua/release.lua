@@ -34,7 +34,7 @@ for i = 3, #ARGV, 4 do
     end
   end
 end
-if #gone > 0 then freed(gone) end -- of fair queues
+if #gone > 0 then places(string.sub(K.m, 1, -2), K.t, gone) end -- of fair queues
 if #later > 0 then
   redis.call('ZADD', K.d, unpack(later))
   nudge(K.h, ARGV[2]) -- a waiting owner must wake earlier

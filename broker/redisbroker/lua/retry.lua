@@ -18,10 +18,7 @@ if not levels then return {0} end
 if levels ~= ARGV[1] then return {2, levels} end
 if redis.call('HGET', K.from.l, ARGV[3]) ~= ARGV[4] then return {4} end
 redis.call('HDEL', K.from.l, ARGV[3])
-if ARGV[8] == '1' then
-  local base = string.sub(K.from.l, 1, -2)
-  if redis.call('HEXISTS', base .. 'm', 'counted') == 1 then places(base, {redis.call('HGET', K.from.t, ARGV[3])}) end
-end
+if ARGV[8] == '1' then places(string.sub(K.from.l, 1, -2), K.from.t, {ARGV[3]}) end
 forget(K.from.t, K.from.n, K.from.g, {ARGV[3]}) -- first: otherwise add would skip a successor of the same key
 add(levels, ARGV[2], 1, {ARGV[5], ARGV[6]}, ARGV[7] ~= '0' and {ARGV[7]} or {})
 return {1}
