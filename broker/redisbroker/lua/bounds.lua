@@ -2,7 +2,8 @@
 -- claim brings its bounds; the server stores only what was used. base is the common beginning of the
 -- queue's keys, which are:
 --
---   - b: a hash, fairness key -> number of its held messages
+--   - b: a hash, fairness key -> number of its held messages. It has a field that is too long for a
+--     key: Redis stores the hash as a hash table then. In the compact form a search is slow.
 --   - u: a sorted set of fairness keys; the score is the time up to which the rate of a key is used
 --   - p: a sorted set of the parked fairness keys, those at a limit. The score is the time at which a
 --     rate allows the next message, or parkedfull if the key waits for a place.
@@ -152,6 +153,7 @@ local function recount(base, now)
     end
   end
   redis.call('DEL', base .. 'b')
+  redis.call('HSET', base .. 'b', string.rep('-', 300), 0)
   for of, count in pairs(counts) do redis.call('HSET', base .. 'b', of, count) end
   redis.call('HSET', base .. 'm', 'counted', total, 'recounted', string.format('%.0f', now))
 end
