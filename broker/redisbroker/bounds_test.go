@@ -256,3 +256,24 @@ func TestParkedKeysAreListed(t *testing.T) {
 	}
 	forgotten(t, srv, ns, q)
 }
+
+// TestBoundsBesideOlderVersion shows that no key stays blocked by what a process of an earlier
+// version did not count.
+func TestBoundsBesideOlderVersion(t *testing.T) {
+	t.Parallel()
+	srv, ns := testserver.RequireRedis(t), testserver.Namespace()
+	b := connect(t, redisbroker.Config{Namespace: ns, Poll: patient})
+	q := declaredFair(t, b, "q")
+	publishAll(t, b, q, of("a", 0, 3)...)
+	prefix := "swj:{" + ns + "." + q + "}:"
+	s := subscribeBounds(t, b, q, 8, broker.Bounds{Key: broker.Bound{Max: 1}, All: broker.Bound{Max: 1}})
+	first := receive(t, s)
+	// as the acknowledgement of an earlier version, which does not count
+	do(t, srv, "HDEL", prefix+"l", first.Message().ID)
+	do(t, srv, "HDEL", prefix+"t", first.Message().ID)
+	publish(t, b, q, of("b", 0, 1)...) // notifies the consumer
+	for range 3 {
+		ack(t, receive(t, s))
+	}
+	forgotten(t, srv, ns, q)
+}

@@ -197,10 +197,15 @@ local function limits(list, packed, want, now, counted, first)
   if now - (meta[2] or 0) > 10000000 then redis.call('HSET', base .. 'm', 'bounded', string.format('%.0f', now)) end
   local held = math.max(0, redis.call('HLEN', base .. 'l') - 1)
   local age = now - (meta[1] or 0)
-  if not counted or tonumber(counted) ~= held and age > 1000000 or first and age > 10000000 then recount(base, now) end
+  local wrong = counted and tonumber(counted) ~= held
+  if not counted or wrong and age > 1000000 or first and age > 10000000 then
+    recount(base, now)
+    unparksome(base, 1000)
+    wrong = false
+  end
   local due = redis.call('ZRANGEBYSCORE', base .. 'p', '-inf', now, 'LIMIT', 0, 500)
   if #due > 0 then unpark(base, due) end
-  list.limits = {key = key, keys = keys, all = all, bound = bound, rates = rates, now = now, held = held, before = {}, taken = {}, rooms = {}, used = {}, at = math.max(now, meta[4] or 0)}
+  list.limits = {key = key, keys = keys, all = all, bound = bound, rates = rates, now = now, held = held, again = wrong and meta[1] + 1000001 or nil, before = {}, taken = {}, rooms = {}, used = {}, at = math.max(now, meta[4] or 0)}
   local room = want
   if all[1] > 0 then room = math.min(room, all[1] - held) end
   if all[2] > 0 then
@@ -268,7 +273,7 @@ end
 
 -- charge stores the places and the rates that a claim of count messages uses, and whether the queue
 -- has free places. Returns the time when a rate allows the next message of a parked key or of the
--- queue, nil if none waits for that.
+-- queue, or when to count again what is held, nil if nothing waits for a time.
 local function charge(list, count)
   local l, base = list.limits, list.fair
   if l.bound and count > 0 then
@@ -295,9 +300,9 @@ local function charge(list, count)
     last = math.ceil(last / 1000)
     if redis.call('PEXPIRETIME', base .. 'u') < last then redis.call('PEXPIREAT', base .. 'u', last) end
   end
-  local next
+  local next = l.again
   local parked = redis.call('ZRANGE', base .. 'p', 0, 0, 'WITHSCORES')[2]
-  if parked and tonumber(parked) < parkedfull() then next = tonumber(parked) end
+  if parked and tonumber(parked) < parkedfull() then next = math.min(next or parked, parked) end
   local max, interval, burst = unpack(l.all)
   if interval > 0 then
     local at = l.at + count * interval
