@@ -257,8 +257,8 @@ func TestParkedKeysAreListed(t *testing.T) {
 	forgotten(t, srv, ns, q)
 }
 
-// TestBoundsBesideOlderVersion shows that no key stays blocked by what a process of an earlier
-// version did not count.
+// TestBoundsBesideOlderVersion shows that no key stays blocked after a process of an earlier
+// version ended a message, which it does not count.
 func TestBoundsBesideOlderVersion(t *testing.T) {
 	t.Parallel()
 	srv, ns := testserver.RequireRedis(t), testserver.Namespace()

@@ -14,8 +14,8 @@ import (
 
 // BenchmarkTurns publishes messages in batches and consumes them with prefetch 256. One operation
 // is one message. server-us is the server's processor time for it. Compare with plain, a queue
-// without turns: -benchtime 100000x. bounds has a limit for each key that is not reached, full a limit
-// of one that is always reached.
+// without turns: -benchtime 100000x. bounds has a limit for each key that is not reached. full has
+// a limit of one, which is always reached.
 func BenchmarkTurns(b *testing.B) {
 	for _, kind := range []struct {
 		name string
