@@ -126,7 +126,7 @@
 // A fair queue has exact turns. Processor time of the server for a message, added and consumed, was
 // 0.8 to 0.95 of a plain queue's speed with ten keys. With one message a key, and with ten, it was
 // 0.45 to 0.55. A key without a backlog costs about 250 bytes. With a Max for each key that was not
-// reached, the server needed 1.1 to 1.25 times as much time for a message.
+// reached, the server needed 1.1 to 1.35 times as much time for a message.
 //
 // Bounds are checked in the claim, so no consumer takes more than its bounds allow. A consumer with
 // bounds is only notified of new messages, and claims them itself. Each consumer brings its own
