@@ -30,7 +30,7 @@ const (
 var promises = brokertest.Promises{
 	Durable: true, ExactCount: true, Dedupe: true, Order: true, Priorities: true, Delays: true, Batch: true, Retry: true,
 	SyncAck: true, Resize: true, Inspect: true, DeadLetters: true, Oldest: true, Find: true, Queues: true, List: true, DeadByID: true, Watch: true, Witness: true, Transactions: true,
-	Outlives: true, Fair: true, MaxBody: testMaxBody,
+	Outlives: true, Fair: true, Bounds: true, Floor: true, ListKeys: true, MaxBody: testMaxBody,
 }
 
 // TestConformanceFair runs the suite with all queues fair. Messages without a key are in order, so
