@@ -211,10 +211,7 @@ func (f *fetcher) claimLocked(ctx context.Context, tx *sqlconn.Tx, c *claim) ([]
 	all := c.bounds.All
 	lock(all, "")
 	slices.Sort(locks) // so that no two transactions wait for each other
-	if _, err := tx.Exec(ctx, s.q.text.lock, slices.Compact(locks)); err != nil {
-		return nil, err
-	}
-	found, err := tx.Query(ctx, s.q.text.boundClaim, s.q.id, keys, due, seq, c.picks[0].level, s.lease.Microseconds(), c.token,
+	found, err := tx.QueryLocked(ctx, slices.Compact(locks), s.q.text.boundClaim, s.q.id, keys, due, seq, c.picks[0].level, s.lease.Microseconds(), c.token,
 		n, most, rates, every, int64(all.Max), int64(all.Rate), interval(all))
 	if err != nil {
 		return nil, err

@@ -15,9 +15,6 @@ type boundTexts struct {
 	// each, $5 level, $6 lease, $7 token, $8 number of each. The bound of each key: $9 Max, $10
 	// Rate, $11 its interval. $12 to $14 are the bound of the queue. 0: none.
 	boundClaim string
-	// lock: $1 numbers, in order. It waits for the locks of keys, which last until the commit.
-	// PostgreSQL only.
-	lock string
 	// boundOf returns the held messages of a key, and the time until its rate is unused or null: $1
 	// queue, $2 key. boundOfAll is the same for the queue. SQLite only.
 	boundOf, boundOfAll string
@@ -82,16 +79,14 @@ func ofKeys(count, key, now string) string {
 // boundPostgres sets the statements of boundTexts for PostgreSQL. now and once are expressions for
 // the time, as with forPostgres.
 //
-// boundClaim counts the held messages and claims others, in one statement. The locks come in a
-// statement of their own before it: a statement sees no change that was committed after its start.
+// boundClaim counts the held messages and claims others, in one statement. A
+// statement before it gets the locks: a statement sees no change that was committed after its start.
 func (t *texts) boundPostgres(now, once string) {
 	const at = `(SELECT t FROM c)`
 	most := func(n, max, key, rate, every string) string {
 		return `greatest(0, least(` + n + `, CASE WHEN ` + max + ` > 0 THEN ` + max + ` - ` + held(key, at) + ` ELSE ` + n + ` END,
 			CASE WHEN ` + rate + ` > 0 THEN ` + rate + ` - (greatest(0, coalesce(` + used(key) + ` - ` + at + `, 0)) + ` + every + ` - 1) / ` + every + ` ELSE ` + n + ` END))`
 	}
-	t.lock = `WITH w AS MATERIALIZED (SELECT set_config('idle_in_transaction_session_timeout', '5000', true))
-		SELECT pg_advisory_xact_lock(v.n) FROM w CROSS JOIN unnest(CAST($1 AS bigint[])) AS v(n)`
 	t.boundClaim = `WITH c AS MATERIALIZED (SELECT ` + now + ` AS t, set_config('synchronous_commit', 'off', true)),
 		l AS MATERIALIZED (SELECT l.*, ` + most("l.n", "l.most", "l.key", "l.rate", "l.every") + ` AS free
 			FROM unnest($2::text[], $3::bigint[], $4::bigint[], $8::bigint[], $9::bigint[], $10::bigint[], $11::bigint[]) AS l(key, due, seq, n, most, rate, every)),

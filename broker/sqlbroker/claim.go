@@ -91,10 +91,10 @@ func (f *fetcher) claimFrom(level, want int) (short bool, err error) {
 	var rows []stored
 	// A claim that is lost in a crash of the server is only a redelivery: AckSync makes it durable
 	// first.
-	claim, write := f.claimEach, s.b.conn.Relaxed
+	claim := f.claimEach
 	switch {
 	case c.bounds != nil && s.b.postgres():
-		claim, write = f.claimLocked, s.b.conn.Update
+		claim = f.claimLocked
 	case c.bounds != nil:
 		claim = f.claimWithin
 	case f.ring != nil:
@@ -102,7 +102,7 @@ func (f *fetcher) claimFrom(level, want int) (short bool, err error) {
 	case s.b.postgres():
 		claim = f.claimAll
 	}
-	err = write(ctx, func(ctx context.Context, tx *sqlconn.Tx) (err error) {
+	err = s.b.conn.Relaxed(ctx, func(ctx context.Context, tx *sqlconn.Tx) (err error) {
 		c.sent = time.Now()
 		rows, err = claim(ctx, tx, c)
 		return err
