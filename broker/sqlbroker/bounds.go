@@ -12,6 +12,7 @@ import (
 
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/internal/sqlconn"
+	"github.com/swarmiji/swarmiji/internal/wake"
 )
 
 // maxBoundKeys limits the keys of a claim with bounds. On PostgreSQL each has a lock, and the
@@ -118,6 +119,21 @@ func (f *fetcher) dropRates(ctx context.Context) error {
 		f.rates.drop = time.Time{}
 	}
 	return nil
+}
+
+// dropLastRates removes the rates of keys when the last of them is not used any more, after the
+// claiming has ended. It starts a goroutine, which ends with the Broker.
+func (f *fetcher) dropLastRates() {
+	if f.rates.drop.IsZero() {
+		return
+	}
+	f.s.b.start(func() {
+		for attempt := 0; !f.rates.drop.IsZero() && wake.Sleep(f.s.b.life, time.Until(f.rates.until)); attempt++ {
+			if f.rates.drop = f.rates.until; f.dropRates(f.s.b.calls) != nil && !f.s.b.pause(f.s.b.life, attempt) {
+				return
+			}
+		}
+	})
 }
 
 // beginBounds prepares a claim from a fair queue. With bounds it makes sure that the claims of all

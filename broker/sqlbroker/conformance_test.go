@@ -236,7 +236,8 @@ func TestConformanceShortLease(t *testing.T) {
 // leases returns a lease that is longer than all cuts and restarts here, except in cases that wait
 // for its end.
 func leases(t testing.TB) time.Duration {
-	if strings.Contains(t.Name(), "keep_their_lease") || strings.Contains(t.Name(), "every_call_is_bounded") {
+	if strings.Contains(t.Name(), "keep_their_lease") || strings.Contains(t.Name(), "every_call_is_bounded") ||
+		strings.Contains(t.Name(), "after_a_lost_connection") {
 		return 2 * time.Second
 	}
 	return 30 * time.Second

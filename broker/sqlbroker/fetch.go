@@ -96,6 +96,7 @@ func (s *subscription) fetch() {
 	}
 	s.watcher.Close()
 	f.returnUnreceived()
+	f.dropLastRates()
 	s.mu.Lock()
 	s.isIdle = true
 	close(s.idle)
