@@ -14,13 +14,16 @@ import (
 //
 // Returns ErrMalformed for an invalid name or a queue that is not fair, and ErrNoQueue if the queue
 // does not exist. Returns ErrClosed after Close, and errors of the database.
-func (b *Broker) ListKeys(ctx context.Context, queue, cursor string, limit int) (p broker.KeyPage, err error) {
-	q, err := b.queue(ctx, queue)
+func (b *Broker) ListKeys(ctx context.Context, name, cursor string, limit int) (p broker.KeyPage, err error) {
+	var q *queue
+	if err = b.checkOpen(name); err == nil {
+		q, err = b.readQueue(ctx, name)
+	}
 	if err == nil && q.turns == nil {
-		err = broker.NotFair(queue, "keys")
+		err = broker.NotFair(name, "keys")
 	}
 	if err != nil {
-		return broker.KeyPage{}, wrap(err, "list the keys of", queue)
+		return broker.KeyPage{}, wrap(err, "list the keys of", name)
 	}
 	if limit <= 0 {
 		limit = broker.DefaultPage
@@ -52,7 +55,7 @@ func (b *Broker) ListKeys(ctx context.Context, queue, cursor string, limit int) 
 		p.Next = p.Keys[limit].Key
 		p.Keys = p.Keys[:limit]
 	}
-	return p, wrap(err, "list the keys of", queue)
+	return p, wrap(err, "list the keys of", name)
 }
 
 // timeOf returns a time of the database, or the zero time for 0.
