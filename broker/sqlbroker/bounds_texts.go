@@ -79,8 +79,8 @@ func ofKeys(count, key, now string) string {
 // boundPostgres sets the statements of boundTexts for PostgreSQL. now and once are expressions for
 // the time, as with forPostgres.
 //
-// boundClaim counts the held messages and claims others, in one statement. A
-// statement before it gets the locks: a statement sees no change that was committed after its start.
+// boundClaim counts the held messages and claims others, in one statement. A statement before it
+// gets the locks: a statement sees no change that was committed after its start.
 func (t *texts) boundPostgres(now, once string) {
 	const at = `(SELECT t FROM c)`
 	most := func(n, max, key, rate, every string) string {

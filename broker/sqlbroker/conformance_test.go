@@ -38,7 +38,7 @@ var promises = brokertest.Promises{
 func TestConformanceFair(t *testing.T) {
 	t.Parallel()
 	fair := func(c testing.TB, h *brokertest.Harness) *brokertest.Harness {
-		if strings.Contains(c.Name(), "/fair/") {
+		if strings.Contains(c.Name(), "/fair/") || strings.Contains(c.Name(), "/bounds/") {
 			c.Skip("these cases choose which queues are fair")
 		}
 		plain := h.Open
@@ -168,7 +168,7 @@ func TestConformancePgBouncer(t *testing.T) {
 	t.Run("listened", func(t *testing.T) {
 		brokertest.Run(t, func(c testing.TB) *brokertest.Harness {
 			area := strings.Split(c.Name(), "/")[2]
-			if !slices.Contains([]string{"batch", "fair", "retry", "settle", "transaction"}, area) {
+			if !slices.Contains([]string{"batch", "bounds", "fair", "retry", "settle", "transaction"}, area) {
 				testserver.Thorough(c) // these have all kinds of statements
 			}
 			return postgresHarness(c, srv, pooler.Listened(srv.URL()), 0)
