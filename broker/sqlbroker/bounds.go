@@ -157,7 +157,7 @@ func (f *fetcher) beginBounds(ctx context.Context, c *claim) error {
 		}
 		q.inUse.Store(true)
 	}
-	return f.dropRates(ctx)
+	return nil
 }
 
 // setAllowed gives the ring the keys with room of the first level that has some. It lowers c.want

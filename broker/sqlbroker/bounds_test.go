@@ -28,7 +28,7 @@ func bounded(ctx context.Context, t testing.TB, b broker.Broker, queue string, p
 // Consumers of several processes never hold more messages of a key than its Max, and not more than
 // that of the queue. Each settlement frees a place. Nothing of the bounds is left behind.
 func TestBoundsHold(t *testing.T) {
-	const keys, each, consumers = 12, 60, 4
+	const keys, each, consumers = 12, 20, 4
 	bounds := broker.Bounds{
 		Key: broker.Bound{Max: 2}, All: broker.Bound{Max: 14},
 		Keys: map[string]broker.Bound{"key1": {Max: 1}, "key2": {}, "key3": {Max: 3, Rate: 100_000}},
@@ -38,8 +38,7 @@ func TestBoundsHold(t *testing.T) {
 			if name == "memory" {
 				t.Skip("one process")
 			}
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-			defer cancel()
+			ctx := testwait.Long(t)
 			cfg := config(t, url, testserver.Namespace())
 			b := open(t, cfg)
 			fairQueue(ctx, t, b, "q", 10, 100)

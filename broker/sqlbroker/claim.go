@@ -67,6 +67,9 @@ func (f *fetcher) claimFrom(level, want int) (short bool, err error) {
 	sweeps := f.ring == nil && s.b.postgres() && f.due[0] == math.MinInt64
 	ctx, cancel := context.WithTimeout(s.b.calls, s.lease)
 	defer cancel()
+	if err := f.dropRates(ctx); err != nil {
+		return false, err
+	}
 	if ready, err := f.mayFind(ctx, c); err != nil {
 		return false, err
 	} else if !ready {
