@@ -22,8 +22,9 @@ type Broker struct {
 	conn *sqlconn.Conn
 	text *texts
 
-	fairText   *texts        // for fair queues
-	fairTables *sqlconn.Conn // makes the tables of fair queues, when the first one is declared
+	fairText    *texts        // for fair queues
+	fairTables  *sqlconn.Conn // makes the tables of fair queues, when the first one is declared
+	boundTables *sqlconn.Conn // the same for their bounds
 
 	out     *sqlconn.Batcher[row]   // sends published messages
 	peeks   *sqlconn.Batcher[*peek] // reads for all waiting subscriptions
@@ -61,6 +62,7 @@ var (
 	_ broker.Finder         = (*Broker)(nil)
 	_ broker.QueueLister    = (*Broker)(nil)
 	_ broker.Lister         = (*Broker)(nil)
+	_ broker.KeyLister      = (*Broker)(nil)
 	_ broker.DeadFinder     = (*Broker)(nil)
 	_ broker.Describer      = (*Broker)(nil)
 	_ broker.Watcher        = (*Broker)(nil)
@@ -69,6 +71,7 @@ var (
 	_ tx.Checker            = (*Broker)(nil)
 	_ broker.Resizer        = (*subscription)(nil)
 	_ broker.Buffer         = (*subscription)(nil)
+	_ broker.Bounder        = (*subscription)(nil)
 	_ broker.SyncAcker      = (*delivery)(nil)
 	_ broker.TxAcker        = (*delivery)(nil)
 )
@@ -79,7 +82,8 @@ var (
 func New(cfg Config) (*Broker, error) {
 	err := cfg.check()
 	conn, connErr := sqlconn.Of(cfg.DB, "broker")
-	fair, _ := sqlconn.Of(cfg.DB, "fair") // its error is the same
+	fair, _ := sqlconn.Of(cfg.DB, "fair") // their errors are the same
+	bounds, _ := sqlconn.Of(cfg.DB, "fairbounds")
 	if connErr != nil {
 		connErr = fmt.Errorf("sqlbroker: %w", connErr)
 	}
@@ -87,7 +91,7 @@ func New(cfg Config) (*Broker, error) {
 		return nil, err
 	}
 	b := &Broker{
-		cfg: cfg, conn: conn, text: newTexts(conn.Dialect(), false), fairTables: fair, fairText: newTexts(conn.Dialect(), true),
+		cfg: cfg, conn: conn, text: newTexts(conn.Dialect(), false), fairTables: fair, boundTables: bounds, fairText: newTexts(conn.Dialect(), true),
 		subs: make(map[*subscription]struct{}), closeDone: make(chan struct{}), begun: time.Now(),
 	}
 	b.life, b.end = context.WithCancel(context.Background())
@@ -130,6 +134,14 @@ func (b *Broker) checkOpen(name string) error {
 // ready makes or updates the tables and waits for the database. After a success further calls
 // return nil at once. After an error the next call tries again.
 func (b *Broker) ready(ctx context.Context) error { return b.conn.Ready(ctx) }
+
+// readyFair makes or updates the tables of fair queues, as ready does for the others.
+func (b *Broker) readyFair(ctx context.Context) error {
+	if err := b.fairTables.Ready(ctx); err != nil {
+		return err
+	}
+	return b.boundTables.Ready(ctx)
+}
 
 // update makes the tables and runs fn in a transaction that may write. It waits for the database.
 // fn may run more than once. Returns the errors of ready, of the database and of fn; after an error
@@ -236,7 +248,7 @@ func (b *Broker) Close(ctx context.Context) error {
 	case <-ctx.Done():
 	}
 	b.cut() // ends the statements that still run
-	err := errors.Join(b.conn.Close(ctx), b.fairTables.Close(ctx))
+	err := errors.Join(b.conn.Close(ctx), b.fairTables.Close(ctx), b.boundTables.Close(ctx))
 	select {
 	case <-answered:
 	case <-ctx.Done():

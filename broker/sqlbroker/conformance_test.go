@@ -30,7 +30,7 @@ const (
 var promises = brokertest.Promises{
 	Durable: true, ExactCount: true, Dedupe: true, Order: true, Priorities: true, Delays: true, Batch: true, Retry: true,
 	SyncAck: true, Resize: true, Inspect: true, DeadLetters: true, Oldest: true, Find: true, Queues: true, List: true, DeadByID: true, Watch: true, Witness: true, Transactions: true,
-	Outlives: true, Fair: true, MaxBody: testMaxBody,
+	Outlives: true, Fair: true, Bounds: true, Floor: true, ListKeys: true, MaxBody: testMaxBody,
 }
 
 // TestConformanceFair runs the suite with all queues fair. Messages without a key are in order, so
@@ -38,7 +38,7 @@ var promises = brokertest.Promises{
 func TestConformanceFair(t *testing.T) {
 	t.Parallel()
 	fair := func(c testing.TB, h *brokertest.Harness) *brokertest.Harness {
-		if strings.Contains(c.Name(), "/fair/") {
+		if strings.Contains(c.Name(), "/fair/") || strings.Contains(c.Name(), "/bounds/") {
 			c.Skip("these cases choose which queues are fair")
 		}
 		plain := h.Open
@@ -168,7 +168,7 @@ func TestConformancePgBouncer(t *testing.T) {
 	t.Run("listened", func(t *testing.T) {
 		brokertest.Run(t, func(c testing.TB) *brokertest.Harness {
 			area := strings.Split(c.Name(), "/")[2]
-			if !slices.Contains([]string{"batch", "fair", "retry", "settle", "transaction"}, area) {
+			if !slices.Contains([]string{"batch", "bounds", "fair", "retry", "settle", "transaction"}, area) {
 				testserver.Thorough(c) // these have all kinds of statements
 			}
 			return postgresHarness(c, srv, pooler.Listened(srv.URL()), 0)
@@ -236,7 +236,8 @@ func TestConformanceShortLease(t *testing.T) {
 // leases returns a lease that is longer than all cuts and restarts here, except in cases that wait
 // for its end.
 func leases(t testing.TB) time.Duration {
-	if strings.Contains(t.Name(), "keep_their_lease") || strings.Contains(t.Name(), "every_call_is_bounded") {
+	if strings.Contains(t.Name(), "keep_their_lease") || strings.Contains(t.Name(), "every_call_is_bounded") ||
+		strings.Contains(t.Name(), "after_a_lost_connection") {
 		return 2 * time.Second
 	}
 	return 30 * time.Second

@@ -86,15 +86,19 @@ func fairStatements(b *Broker, key []any) map[string]statement {
 	t := b.fairText
 	all := map[string]statement{
 		"fair find": {t.find, []any{-1, "a"}}, "fair promote": {t.promote, []any{-1, 10}},
-		"fair keys": {t.keys, []any{-1, 0, "", afterKeys(), 10}}, "fair claim": {t.claim, []any{-1, 0, "a", 0, 0, 10, 1000, 1}},
-		"fair claimRows": {t.claimRows, []any{-1, 0, "[1]", 1000, 1}}, "fair recover": {t.recover, []any{-1, 1, 10}},
+		"fair keys": {t.keys, []any{-1, 0, "", afterKeys(), 10}}, "fair claim": {t.claim, []any{-1, 0, "a", 0, 0, 10, 1000, 1, false}},
+		"fair claimRows": {t.claimRows, []any{-1, 0, "[1]", 1000, 1, false}}, "fair recover": {t.recover, []any{-1, 1, 10}},
 		"fair ack": {t.ack, []any{-1, "a", 0, 1}}, "fair release": {t.release, []any{-1, "a", 0, 1, 0, 0}},
+		"fair bound keys": {t.boundKeys, []any{-1, 0, "", afterKeys(), 10, true}}, "fair bound of": {t.boundOf, []any{-1, "a"}},
 	}
 	if b.postgres() {
 		delete(all, "fair claimRows")
 		one, text := []int64{0}, []string{"a"}
 		all["fair keys"] = statement{t.keys, []any{-1, one, []string{""}, []string{afterKeys()}, 10}}
-		all["fair claim"] = statement{t.claim, []any{-1, text, one, one, 0, 1000, 1, one, []string{"(0,1)"}, text}}
+		all["fair claim"] = statement{t.claim, []any{-1, text, one, one, 0, 1000, 1, one, []string{"(0,1)"}, text, false}}
+		all["fair bound keys"] = statement{t.boundKeys, []any{-1, one, []string{""}, []string{afterKeys()}, 10, true}}
+		all["fair bound claim"] = statement{t.boundClaim, []any{-1, text, one, one, 0, 1000, 1, one, one, one, one, 0, 0, 0}}
+		delete(all, "fair bound of")
 		all["fair recover"] = statement{t.recover, []any{-1, 1, 10, 0, text}}
 		all["fair ack"] = statement{t.ack, key}
 		all["fair release"] = statement{t.release, append(key[:4:4], one, one)}
@@ -144,14 +148,16 @@ func BeginRenewal(d broker.Delivery) (end func()) {
 // AllFair makes the Broker create each queue as a fair one.
 func AllFair(b *Broker) { b.text.addQueue = b.fairText.addQueue }
 
-// Keys returns the number of keys that the table of fair queues has for a queue.
+// Keys returns the number of keys that the tables of fair queues have for a queue, with those of
+// used rates.
 func Keys(ctx context.Context, b *Broker, name string) (n int, err error) {
 	q, err := b.queue(ctx, name)
 	if err != nil {
 		return 0, err
 	}
 	err = b.view(ctx, func(ctx context.Context, tx *sqlconn.Tx) error {
-		return tx.Row(ctx, "SELECT count(DISTINCT key) FROM "+fairTable+" WHERE queue = $1", q.id).Scan(&n)
+		return tx.Row(ctx, "SELECT count(*) FROM (SELECT key FROM "+fairTable+" WHERE queue = $1 UNION SELECT key FROM "+
+			boundTable+" WHERE queue = $1 AND NOT whole) AS k", q.id).Scan(&n)
 	})
 	return n, err
 }
@@ -160,7 +166,7 @@ func Keys(ctx context.Context, b *Broker, name string) (n int, err error) {
 // returns their ids.
 func Recover(ctx context.Context, d broker.Delivery) (ids []string, err error) {
 	own := d.(*delivery)
-	f := fetcher{s: own.sub, ring: &ring{state: own.sub.q.turns}}
+	f := fetcher{s: own.sub, ring: newRing(own.sub.q.turns)}
 	c := &claim{token: own.token, picks: []pick{{level: int64(own.level), key: own.message.Key}}}
 	err = own.sub.b.view(ctx, func(ctx context.Context, tx *sqlconn.Tx) error {
 		rows, err := f.lookFor(ctx, tx, c)
@@ -180,7 +186,7 @@ func WakeOf(ctx context.Context, b *Broker, name string) (time.Duration, error) 
 	if err != nil {
 		return 0, err
 	}
-	f, c := fetcher{s: &subscription{b: b, q: q}, ring: &ring{state: q.turns}, levels: []int64{0}}, &claim{want: 1}
+	f, c := fetcher{s: &subscription{b: b, q: q}, ring: newRing(q.turns), levels: []int64{0}}, &claim{want: 1}
 	err = f.readKeys(ctx, c)
 	return c.wake, err
 }

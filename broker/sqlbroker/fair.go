@@ -27,7 +27,8 @@ const promotedWithin = 10 * time.Millisecond
 // It waits for the database and returns its errors.
 func (f *fetcher) pickKeys(ctx context.Context, c *claim) error {
 	r := f.ring
-	if r.level == 0 && f.s.b.postgres() && r.claimed >= manyClaimed && f.costly() {
+	r.begin(f.levels)
+	if r.level == 0 && r.order[0] == 0 && f.s.b.postgres() && r.claimed >= manyClaimed && f.costly() {
 		if c.picks = r.pick(c.want); len(c.picks) > 0 {
 			return nil
 		}
@@ -66,67 +67,122 @@ func (f *fetcher) readKeys(ctx context.Context, c *claim) error {
 	return err
 }
 
-// tryKeys reads the keys that have the next turns. due reports that a delayed message is due and
-// not ready. Otherwise it sets c.wake to the time until the next one is. It waits for the database
-// and returns its errors.
+// tryKeys reads the keys that have the next turns, those that c.bounds allow. due reports that a
+// delayed message is due and not ready. Otherwise it sets c.wake to the time until the next one is,
+// or until a rate allows the next message. It waits for the database and returns its errors.
 func (f *fetcher) tryKeys(ctx context.Context, c *claim) (due bool, err error) {
-	s, r := f.s, f.ring
+	r := f.ring
 	limit := r.limit(c.want)
-	var keys []*ringKey
-	var level int64
-	read := func(ctx context.Context, tx *sqlconn.Tx, args ...any) error {
-		found, err := tx.Query(ctx, s.q.text.keys, args...)
+	if c.bounds == nil {
+		found, err := f.queryKeys(ctx, c, limit)
+		if err == nil {
+			level := int64(0)
+			keys := make([]*ringKey, len(found.keys))
+			for i, k := range found.keys {
+				level, keys[i] = k.level, k.free(math.MaxInt)
+			}
+			r.set(level, keys, len(keys) < limit)
+		}
+		return found.due, err
+	}
+	need := min(limit, maxBoundKeys)
+	for limit = need + r.passed; ; limit *= 4 {
+		found, err := f.queryKeys(ctx, c, limit)
+		if err != nil || f.setAllowed(c, found, need, limit) {
+			return found.due, err
+		}
+	}
+}
+
+// keysFound are the keys that a statement has found, and the state of their queue.
+type keysFound struct {
+	keys []keyFound
+	due  bool // a delayed message is due and not ready
+	held int64
+	used *int64 // time until the rate of the queue is unused
+}
+
+// keyFound is a key with a free message.
+type keyFound struct {
+	level  int64
+	key    string
+	weight int
+	row    string // of its first free message; "" if bounds are used
+	held   int64
+	used   *int64 // time until its rate is unused
+}
+
+// free returns the key for the ring. Claims may get up to room messages of it.
+func (k *keyFound) free(room int) *ringKey {
+	return &ringKey{key: k.key, weight: k.weight, row: k.row, due: math.MinInt64, room: room}
+}
+
+// queryKeys reads up to limit keys with free messages, in the order of the turns: without bounds
+// only those of the first level that has such a key. It sets c.wake to the time until the next
+// delayed message is due, and c.bound. It waits for the database and returns its errors.
+func (f *fetcher) queryKeys(ctx context.Context, c *claim, limit int) (all keysFound, err error) {
+	s, r := f.s, f.ring
+	text := s.q.text.keys
+	args := func(args ...any) []any { return args }
+	if c.bounds != nil {
+		text = s.q.text.boundKeys
+		args = func(args ...any) []any { return append(args, c.bounds.HasMax()) }
+	}
+	read := func(ctx context.Context, tx *sqlconn.Tx, args []any) error {
+		found, err := tx.Query(ctx, text, args...)
 		if err != nil {
 			return err
 		}
 		for found.Next() {
-			var next, of, weight *int64
+			var next, level, weight, held *int64
 			var key, row *string
-			if err := found.Scan(&next, &of, &key, &weight, &row); err != nil {
+			var k keyFound
+			if err := found.Scan(&next, &all.held, &all.used, &level, &key, &weight, &row, &held, &k.used); err != nil {
 				return err
 			}
 			if next != nil && *next <= 0 {
-				due = true
+				all.due = true
 			} else {
 				c.wakeIn(next)
 			}
 			if key != nil {
-				level = *of
-				keys = append(keys, &ringKey{key: *key, weight: int(*weight), row: *row, due: math.MinInt64})
+				k.level, k.key, k.weight, k.row, k.held = *level, *key, int(*weight), *row, *held
+				all.keys = append(all.keys, k)
 			}
 		}
 		return errors.Join(found.Err(), found.Close())
 	}
 	err = s.b.conn.View(ctx, func(ctx context.Context, tx *sqlconn.Tx) error {
-		keys, due = nil, false
+		all = keysFound{}
 		if s.b.postgres() {
 			var levels []int64
 			var low, high []string
-			for _, l := range f.levels[r.from:] {
+			for _, l := range r.order[r.from:] {
 				for _, p := range r.parts(l) {
 					levels, low, high = append(levels, p.level), append(low, p.low), append(high, p.high)
 				}
 			}
-			return read(ctx, tx, s.q.id, levels, low, high, limit)
+			return read(ctx, tx, args(s.q.id, levels, low, high, limit))
 		}
-		for _, l := range f.levels[r.from:] {
+		for _, l := range r.order[r.from:] {
 			for _, p := range r.parts(l) {
-				if n := limit - len(keys); n > 0 {
-					if err := read(ctx, tx, s.q.id, p.level, p.low, p.high, n); err != nil {
+				if n := limit - len(all.keys); n > 0 {
+					if err := read(ctx, tx, args(s.q.id, p.level, p.low, p.high, n)); err != nil {
 						return err
 					}
 				}
 			}
-			if len(keys) > 0 {
+			if len(all.keys) > 0 && c.bounds == nil {
 				break
 			}
 		}
 		return nil
 	})
-	if err == nil {
-		r.set(level, keys, len(keys) < limit)
+	if err == nil && all.used != nil {
+		s.q.inUse.Store(true)
 	}
-	return due, err
+	c.bound = s.q.inUse.Load()
+	return all, err
 }
 
 // claimKeys claims the messages of c.picks in tx, and returns them: with one statement on
@@ -144,7 +200,7 @@ func (f *fetcher) claimKeys(ctx context.Context, tx *sqlconn.Tx, c *claim) (rows
 		}
 	}
 	if s.b.postgres() {
-		found, err := tx.Query(ctx, text.claim, s.q.id, keys, due, seq, level, lease, c.token, n, places, placeKeys)
+		found, err := tx.Query(ctx, text.claim, s.q.id, keys, due, seq, level, lease, c.token, n, places, placeKeys, c.bound)
 		if err != nil {
 			return nil, err
 		}
@@ -158,11 +214,11 @@ func (f *fetcher) claimKeys(ctx context.Context, tx *sqlconn.Tx, c *claim) (rows
 		return err
 	}
 	if len(places) > 0 {
-		err = run(text.claimRows, s.q.id, level, "["+strings.Join(places, ",")+"]", lease, c.token)
+		err = run(text.claimRows, s.q.id, level, "["+strings.Join(places, ",")+"]", lease, c.token, c.bound)
 	}
 	for i, key := range keys {
 		if err == nil {
-			err = run(text.claim, s.q.id, level, key, due[i], seq[i], n[i], lease, c.token)
+			err = run(text.claim, s.q.id, level, key, due[i], seq[i], n[i], lease, c.token, c.bound)
 		}
 	}
 	return rows, err

@@ -5,11 +5,11 @@ import (
 	"context"
 	"errors"
 	"math"
-	"math/rand/v2"
 	"slices"
 	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/internal/floor"
 	"github.com/swarmiji/swarmiji/internal/sqlconn"
 	"github.com/swarmiji/swarmiji/internal/wake"
 )
@@ -36,13 +36,19 @@ type fetcher struct {
 	expects bool      // a message is due at next
 	polls   bool      // the next claim follows from nothing but the passed time
 
+	levels []int64 // in the order in which the current claim looks at them
+	share  floor.Floor
+
 	// The cursor of each level, for PostgreSQL: the last claimed message. Claims from the beginning
 	// would look at all messages that are held or were removed recently.
-	levels, due, seq []int64
-	moved            bool // a cursor is not at the beginning
-	reset            time.Time
+	due, seq []int64
+	moved    bool // a cursor is not at the beginning
+	reset    time.Time
 
-	ring *ring // of a fair queue, which has no cursors; nil for others
+	ring  *ring // of a fair queue, which has no cursors; nil for others
+	rates rates // with bounds
+
+	bounded bool // a claim had bounds
 
 	// A long transaction of any session keeps all messages that were removed meanwhile, so a
 	// claim from the first message takes long too.
@@ -60,6 +66,9 @@ type claim struct {
 	now   int64         // the database's time, for PostgreSQL
 	picks []pick        // from a fair queue: the keys, and how many messages of each
 
+	bounds *broker.Bounds // nil: without bounds
+	bound  bool           // its messages are marked as bound
+
 	// For a claim of unknown outcome: when to look for its messages, and how often that was done.
 	look  time.Time
 	looks int
@@ -73,22 +82,21 @@ var lookAfter = [...]time.Duration{0, 50 * time.Millisecond, 200 * time.Millisec
 // has not returned to the queue, sets s.isIdle and closes s.idle. It is one of the subscription's
 // two goroutines. It takes s.mu.
 func (s *subscription) fetch() {
-	f := fetcher{s: s, timer: time.NewTimer(0), size: -1}
+	f := fetcher{s: s, timer: time.NewTimer(0), size: -1, share: floor.New(s.floor)}
 	defer f.timer.Stop()
 	f.floor = math.MinInt64
 	n := s.q.count()
-	f.levels, f.due, f.seq = make([]int64, n), make([]int64, n), make([]int64, n)
-	for i := range f.levels {
-		f.levels[i] = int64(i)
-	}
+	f.due, f.seq = make([]int64, n), make([]int64, n)
+	f.begin(0)
 	if s.q.text.fair {
-		f.ring = &ring{state: s.q.turns}
+		f.ring = newRing(s.q.turns)
 	}
 	f.rewind()
 	for f.step() {
 	}
 	s.watcher.Close()
 	f.returnUnreceived()
+	f.dropLastRates()
 	s.mu.Lock()
 	s.isIdle = true
 	close(s.idle)
@@ -185,145 +193,6 @@ func (f *fetcher) wait() {
 	s.mu.Unlock()
 }
 
-// claim claims up to want messages, fewer if they are large, and stores them in the subscription.
-// It waits for the database, for at most a lease, and takes s.mu. Returns the errors of the
-// database. After ErrIndeterminate it adds the claim to f.unknown; after any other error nothing
-// was claimed.
-func (f *fetcher) claim(want int) error {
-	s := f.s
-	limit := firstClaim
-	if f.size >= 0 {
-		limit = max(1, claimBytes/(f.size+1))
-	}
-	if time.Since(f.reset) > cursorTime {
-		f.rewind()
-	}
-	c := &claim{token: rand.Int64N(math.MaxInt64) + 1, sent: time.Now(), want: min(want, limit)}
-	sweeps := f.ring == nil && s.b.postgres() && f.due[0] == math.MinInt64
-	ctx, cancel := context.WithTimeout(s.b.calls, s.lease)
-	defer cancel()
-	if ready, err := f.mayFind(ctx, c); err != nil {
-		return err
-	} else if !ready {
-		if sweeps {
-			f.sweep, f.swept = time.Since(c.sent), c.sent
-		}
-		f.accept(c, nil, true)
-		return nil
-	}
-	if f.ring != nil {
-		if err := f.pickKeys(ctx, c); err != nil {
-			return err
-		}
-		if len(c.picks) == 0 {
-			f.accept(c, nil, true)
-			return nil
-		}
-	}
-	var rows []stored
-	// A claim that is lost in a crash of the server is only a redelivery: AckSync makes it durable
-	// first.
-	claim := f.claimEach
-	switch {
-	case f.ring != nil:
-		claim = f.claimKeys
-	case s.b.postgres():
-		claim = f.claimAll
-	}
-	err := s.b.conn.Relaxed(ctx, func(ctx context.Context, tx *sqlconn.Tx) (err error) {
-		c.sent = time.Now()
-		rows, err = claim(ctx, tx, c)
-		return err
-	})
-	if sweeps {
-		f.sweep, f.swept = time.Since(c.sent), c.sent
-	}
-	if err != nil {
-		if errors.Is(err, sqlconn.ErrIndeterminate) {
-			f.unknown = append(f.unknown, c)
-		}
-		return err
-	}
-	short := len(rows) < c.want
-	if f.ring != nil {
-		short = f.ring.taken(c.picks, rows)
-	}
-	f.accept(c, rows, short)
-	return nil
-}
-
-// claimAll claims up to c.want messages of all levels for PostgreSQL, with one statement in tx, and
-// returns them. It sets c.wake to the time until the next delayed message is due. Returns errors of
-// the database.
-func (f *fetcher) claimAll(ctx context.Context, tx *sqlconn.Tx, c *claim) (rows []stored, err error) {
-	found, err := tx.Query(ctx, f.s.q.text.claim, f.s.q.id, f.levels, f.due, f.seq, c.want, f.s.lease.Microseconds(), c.token)
-	if err != nil {
-		return nil, err
-	}
-	return c.scan(found)
-}
-
-// scan returns the messages of a claim on PostgreSQL and closes the query. It sets c.wake and
-// c.now. Returns the first error of the query.
-func (c *claim) scan(found sqlconn.Rows) (rows []stored, err error) {
-	for found.Next() {
-		var r stored
-		var next *int64
-		if err := found.Scan(append([]any{&next, &c.now}, r.columns()...)...); err != nil {
-			return nil, err
-		}
-		c.wakeIn(next)
-		if r.id != nil {
-			rows = append(rows, r)
-		}
-	}
-	return rows, errors.Join(found.Err(), found.Close())
-}
-
-// claimEach claims up to c.want messages for SQLite, with one statement in tx for each level, and
-// returns them. If they are too few it sets c.wake to the time until the next delayed message is
-// due. Returns errors of the database.
-func (f *fetcher) claimEach(ctx context.Context, tx *sqlconn.Tx, c *claim) (rows []stored, err error) {
-	text, q := f.s.q.text, f.s.q
-	for _, level := range f.levels {
-		found, err := tx.Query(ctx, text.claim, q.id, level, c.want-len(rows), f.s.lease.Microseconds(), c.token)
-		if err != nil {
-			return nil, err
-		}
-		if rows, err = scan(found, rows); err != nil || len(rows) >= c.want {
-			return rows, err
-		}
-	}
-	p := &peek{queue: q}
-	err = f.s.b.peekIn(ctx, tx, p)
-	c.wake = p.wake
-	return rows, err
-}
-
-// scan appends the messages of a query to rows, returns the result and closes the query. Returns
-// the first error of the query, with rows incomplete or nil.
-func scan(found sqlconn.Rows, rows []stored) ([]stored, error) {
-	for found.Next() {
-		var r stored
-		if err := found.Scan(r.columns()...); err != nil {
-			return nil, err
-		}
-		rows = append(rows, r)
-	}
-	return rows, errors.Join(found.Err(), found.Close())
-}
-
-// wakeIn notes that a message is due after us microseconds: it sets c.wake if that is earlier than
-// before, to at least 1 µs. It ignores nil.
-func (c *claim) wakeIn(us *int64) {
-	if us == nil {
-		return
-	}
-	if d := max(time.Duration(*us)*time.Microsecond, time.Microsecond); c.wake == 0 || d < c.wake {
-		c.wake = d
-	}
-}
-
 // lostClaim returns a claim of unknown outcome whose messages must be looked for now, or nil. It
 // changes nothing.
 func (f *fetcher) lostClaim(now time.Time) *claim {
@@ -412,7 +281,7 @@ func (f *fetcher) accept(c *claim, rows []stored, short bool) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if short && !f.moved {
+	if short && !f.moved && c.bounds == s.bounds { // otherwise SetBounds may allow more
 		s.drained = true
 	}
 	f.moved = f.ring == nil && s.b.postgres() && len(rows) > 0

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/internal/naming"
@@ -23,8 +24,9 @@ const maxLevels = 64
 // queues can store nothing there.
 type queue struct {
 	id     int64
-	text   *texts     // of the table with its messages
-	turns  *turnState // of a fair queue
+	text   *texts      // of the table with its messages
+	turns  *turnState  // of a fair queue
+	inUse  atomic.Bool // consumers of a fair queue have used bounds
 	name   string
 	topic  string // consumers are notified of it
 	levels string // as stored
@@ -85,7 +87,7 @@ func (b *Broker) readQueue(ctx context.Context, name string) (*queue, error) {
 	}
 	q.text = b.text
 	if q.id < 0 {
-		if err := b.fairTables.Ready(ctx); err != nil {
+		if err := b.readyFair(ctx); err != nil {
 			return nil, err
 		}
 		q.text = b.fairText
@@ -124,7 +126,7 @@ func (b *Broker) ensure(ctx context.Context, name, levels string, fair bool) (*q
 		if fair {
 			err = b.ready(ctx)
 			if err == nil {
-				err = b.fairTables.Ready(ctx)
+				err = b.readyFair(ctx)
 			}
 			if err != nil {
 				return nil, err

@@ -23,20 +23,41 @@ type turnState struct {
 // ring is a part of the ring of a fair queue, for the claims of one subscription.
 type ring struct {
 	state *turnState
+	order []int64 // the levels, in the order in which the current claim looks at them
 
 	// keys are those of the most urgent level that has free messages, as they were read last. The
 	// first has the next turn, or the rest of one.
 	keys  []*ringKey
 	level int64
-	whole bool // keys is the whole ring; otherwise its beginning
+	whole bool // keys is the whole ring, without the keys at their limit; otherwise its beginning
 	fresh bool // keys were read for the current claim
-	from  int  // the first level to read: all messages of those before are locked
+	from  int  // index in order of the first level to read: all messages of those before are locked
 	empty int  // claims in a row that got no message, although keys had some
 
 	missed map[string]bool // rows that a claim named and did not get: a transaction had locked them
 
 	claimed int // messages of all claims
+	passed  int // keys at their limit that the last reading met
 }
+
+// newRing returns a ring for the claims of a subscription.
+func newRing(state *turnState) *ring {
+	r := &ring{state: state, order: make([]int64, len(state.levels))}
+	for i := range r.order {
+		r.order[i] = int64(i)
+	}
+	return r
+}
+
+// begin sets the order of the levels for a claim.
+func (r *ring) begin(order []int64) {
+	if !slices.Equal(r.order, order) {
+		r.order, r.from = slices.Clone(order), 0
+	}
+}
+
+// isLast reports whether the level of r.keys is the last of the order.
+func (r *ring) isLast() bool { return r.level == r.order[len(r.order)-1] }
 
 // turn is the last turn of a level: its key has given so many messages, less those that were
 // refunded.
@@ -60,6 +81,7 @@ type ringKey struct {
 	marked   bool
 	row      string // of the first free message, if the key was just read
 	n, got   int    // of the current claim
+	room     int    // messages that the bound of the key allows
 }
 
 // pick is a part of a claim: up to n messages of a key behind its mark, or the one in a row.
@@ -113,13 +135,13 @@ func (r *ring) set(level int64, keys []*ringKey, whole bool) {
 	defer r.state.mu.Unlock()
 	r.level, r.keys, r.whole, r.fresh = level, keys, whole, true
 	if t := &r.state.levels[level]; !t.known && len(keys) > 0 {
-		r.begin(rand.IntN(len(keys)))
+		r.rotate(rand.IntN(len(keys)))
 		t.known, t.key = true, r.keys[0].key
 	}
 }
 
-// begin makes the key with index i the first.
-func (r *ring) begin(i int) {
+// rotate makes the key with index i the first.
+func (r *ring) rotate(i int) {
 	if r.whole {
 		r.keys = slices.Concat(r.keys[i:], r.keys[:i])
 	} else {
@@ -150,7 +172,10 @@ func (r *ring) pick(want int) []pick {
 			k.due, k.seq, k.marked = math.MinInt64, 0, false
 		}
 	}
-	for lap := 0; want > 0 && len(r.keys) > 0 && (lap == 0 || r.whole); lap++ {
+	for lap, before := 0, -1; want > 0 && before != want && (lap == 0 || r.whole); lap++ {
+		if lap > 0 { // in the first lap all keys may have given the messages of their turn
+			before = want
+		}
 		for i, k := range r.keys {
 			given := 0
 			if lap == 0 && i == 0 && k.key == t.key {
@@ -159,7 +184,7 @@ func (r *ring) pick(want int) []pick {
 				given = -refunds[levelKey{r.level, k.key}]
 				delete(refunds, levelKey{r.level, k.key})
 			}
-			n := min(k.weight-given, want)
+			n := min(k.weight-given, want, k.room-k.n)
 			if n <= 0 {
 				continue
 			}
@@ -180,10 +205,11 @@ func (r *ring) pick(want int) []pick {
 			}
 			picks = append(picks, p)
 			k.row = ""
+			k.room -= k.n
 		}
 	}
 	if len(picks) > 0 {
-		r.begin(last)
+		r.rotate(last)
 	}
 	return picks
 }
@@ -223,7 +249,7 @@ func (r *ring) taken(picks []pick, rows []stored) (short bool) {
 			}
 		}
 	}
-	short = r.fresh && r.whole && int(r.level) == len(r.state.levels)-1 && len(picks) == len(r.keys)
+	short = r.fresh && r.whole && r.isLast() && len(picks) == len(r.keys)
 	for _, p := range picks {
 		k := p.from
 		switch {
@@ -243,8 +269,8 @@ func (r *ring) taken(picks []pick, rows []stored) (short bool) {
 	case len(rows) > 0:
 		r.empty, r.from = 0, 0
 	case r.fresh:
-		if r.empty++; r.empty >= maxEmpty && int(r.level) < len(r.state.levels)-1 {
-			r.empty, r.from = 0, int(r.level)+1
+		if r.empty++; r.empty >= maxEmpty && !r.isLast() {
+			r.empty, r.from = 0, slices.Index(r.order, r.level)+1
 		}
 	}
 	r.fresh = false

@@ -25,7 +25,7 @@ func readInto(r *ring, weights map[string]int, want int) {
 	for _, p := range r.parts(0) {
 		for _, key := range all {
 			if key >= p.low && key < p.high && len(keys) < limit {
-				keys = append(keys, &ringKey{key: key, weight: weights[key], due: math.MinInt64})
+				keys = append(keys, &ringKey{key: key, weight: weights[key], due: math.MinInt64, room: math.MaxInt})
 			}
 		}
 	}
@@ -41,7 +41,7 @@ func TestRingShares(t *testing.T) {
 			weights[fmt.Sprint("k", i)] = rapid.IntRange(1, 5).Draw(t, "weight")
 		}
 		state := newTurnState(1)
-		r := &ring{state: state}
+		r := newRing(state)
 		starts, most := make(map[string]int), 0
 		for range rapid.IntRange(1, 60).Draw(t, "claims") {
 			want := rapid.IntRange(1, 40).Draw(t, "want")
@@ -92,7 +92,7 @@ func keyRow(t *testing.T, key string, due, seq int64) stored {
 // A claim is short if the whole ring was read and no key gave as many messages as it could. A key
 // whose mark may hide a message that came back is claimed from its beginning again.
 func TestRingShort(t *testing.T) {
-	r := &ring{state: newTurnState(1)}
+	r := newRing(newTurnState(1))
 	readInto(r, map[string]int{"a": 1}, 5)
 	if short := r.taken(r.pick(5), []stored{keyRow(t, "a", 1, 1), keyRow(t, "a", 1, 2)}); !short || len(r.keys) != 0 {
 		t.Error("a claim that found all messages is not short")
@@ -119,7 +119,7 @@ func TestRingShort(t *testing.T) {
 // A claim that named the first row of a key and did not get it is not short. Later claims look for
 // other messages of the key while that row is the first.
 func TestRingMissedRow(t *testing.T) {
-	r := &ring{state: newTurnState(1)}
+	r := newRing(newTurnState(1))
 	for i, first := range []string{"2", "2", "2", "3"} {
 		r.state.levels[0] = turn{key: "b", given: 1, known: true}
 		readInto(r, map[string]int{"a": 1, "b": 1}, 3)
@@ -143,13 +143,13 @@ func TestRingMissedRow(t *testing.T) {
 // After some claims without a message the next level is read. After those of the last level the
 // queue counts as drained, and the first level is read again.
 func TestRingLockedLevels(t *testing.T) {
-	r := &ring{state: newTurnState(2)}
+	r := newRing(newTurnState(2))
 	for i := range 4 * maxEmpty {
 		last := i/maxEmpty%2 == 1
 		if r.from == 1 != last {
 			t.Fatalf("claim %d reads from level %d", i, r.from)
 		}
-		r.set(int64(r.from), []*ringKey{{key: "a", weight: 1, due: math.MinInt64}}, true)
+		r.set(int64(r.from), []*ringKey{{key: "a", weight: 1, due: math.MinInt64, room: math.MaxInt}}, true)
 		drained := last && i%maxEmpty == maxEmpty-1
 		if r.taken(r.pick(2), nil) != drained {
 			t.Fatalf("claim %d: drained is %v", i, !drained)

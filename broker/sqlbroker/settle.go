@@ -73,9 +73,9 @@ func (s *subscription) transaction(es []*sqlconn.Entry[settlement]) sqlconn.Tran
 
 // settle executes the settlements es in tx, one statement for each kind on PostgreSQL. It sets the
 // error of each: nil, or that of notHeldError if its message is not held under its token. It
-// notifies the consumers of queues that get a released or retried message. Returns errors of the
-// database, for which all of es failed. It is the send function of the batcher of settlements. It
-// takes s.mu.
+// notifies the consumers of queues that get a released or retried message, and those of s if they
+// may use bounds. Returns errors of the database, for which all of es failed. It is the send
+// function of the batcher of settlements. It takes s.mu.
 func (s *subscription) settle(ctx context.Context, tx *sqlconn.Tx, es []*sqlconn.Entry[settlement]) error {
 	text, next := s.q.text, func(v *settlement) []any { return v.next.values() }
 	for _, k := range []struct {
@@ -113,11 +113,11 @@ func (s *subscription) settle(ctx context.Context, tx *sqlconn.Tx, es []*sqlconn
 				e.Err = e.V.d.notHeldError(k.kind, e.MaybeSent)
 				continue
 			}
-			switch k.kind {
-			case released:
-				tx.Notify(s.q.topic)
-			case replaced:
+			if k.kind == replaced {
 				tx.Notify(e.V.next.q.topic)
+			}
+			if k.kind == released || s.q.inUse.Load() && k.kind != kept {
+				tx.Notify(s.q.topic)
 			}
 		}
 	}

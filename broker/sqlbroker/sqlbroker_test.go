@@ -227,7 +227,9 @@ func TestPlans(t *testing.T) {
 				index = "swarmiji_message_due"
 			case name == "fair claimRows":
 				index = "INTEGER PRIMARY KEY"
-			case name == "fair keys", name == "fair claim", name == "fair recover":
+			case name == "fair bound of":
+				index = "swarmiji_fair_message_bound"
+			case name == "fair keys", name == "fair claim", name == "fair recover", name == "fair bound keys", name == "fair bound claim":
 				index = "swarmiji_fair_message_ring"
 			case name == "fair promote":
 				index = "swarmiji_fair_message_delayed"

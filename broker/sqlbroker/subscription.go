@@ -25,6 +25,7 @@ type subscription struct {
 	b       *Broker
 	q       *queue
 	lease   time.Duration
+	floor   float64 // SubscribeOptions.Floor
 	settles *sqlconn.Batcher[settlement]
 	watcher *sqlconn.Watcher
 
@@ -37,6 +38,7 @@ type subscription struct {
 
 	mu       sync.Mutex
 	limit    int                    // limit of messages held; math.MaxInt: no limit
+	bounds   *broker.Bounds         // does not change; nil: without bounds
 	held     map[*delivery]struct{} // not settled and not lost, whether or not received
 	unread   unreceived             // held and not received
 	excess   []*delivery            // arrived above the prefetch or after Close
@@ -52,7 +54,8 @@ type subscription struct {
 // leases. Prefetch 0 means no limit, Lease 0 means Config.Lease. It takes b.mu.
 //
 // Returns ErrMalformed for an invalid name, a negative prefetch, or a lease that is negative or
-// shorter than 100 ms. Returns ErrClosed after Close, and errors of the database.
+// shorter than 100 ms. It also does for a floor or bounds that are not valid, and for bounds of a
+// queue that is not fair. Returns ErrClosed after Close, and errors of the database.
 func (b *Broker) Subscribe(ctx context.Context, name string, o broker.SubscribeOptions) (broker.Subscription, error) {
 	if err := checkName(name); err != nil {
 		return nil, err
@@ -60,18 +63,21 @@ func (b *Broker) Subscribe(ctx context.Context, name string, o broker.SubscribeO
 	if o.Prefetch < 0 || o.Lease < 0 || o.Lease > 0 && o.Lease < minLease {
 		return nil, fmt.Errorf("sql subscribe to %.128q: %w: prefetch %d, lease %v", name, broker.ErrMalformed, o.Prefetch, o.Lease)
 	}
-	if err := broker.RefuseBounds(name, o); err != nil {
+	if err := broker.CheckOptions(o); err != nil {
 		return nil, wrap(err, "subscribe to", name)
 	}
 	q, err := b.ensure(ctx, name, "", false)
+	if err == nil && q.turns == nil && !o.Bounds.IsZero() {
+		err = broker.NotFair(name, "bounds")
+	}
 	if err != nil {
 		return nil, wrap(err, "subscribe to", name)
 	}
 	s := &subscription{
-		b: b, q: q, lease: o.Lease, limit: o.Prefetch,
+		b: b, q: q, lease: o.Lease, floor: o.Floor, limit: o.Prefetch, bounds: boundsOf(o.Bounds),
 		wakeFetch: wake.New(), wakeLease: wake.New(), receivable: wake.New(),
 		closed: make(chan struct{}), idle: make(chan struct{}), renewing: make(chan struct{}, 1),
-		held: make(map[*delivery]struct{}), unread: newUnreceived(q),
+		held: make(map[*delivery]struct{}), unread: newUnreceived(q, o.Floor),
 	}
 	s.settles = &sqlconn.Batcher[settlement]{
 		Owner: b.owner(), Send: s.settle, Kind: s.transaction, Size: settlementSize, Resend: s.shouldResend,

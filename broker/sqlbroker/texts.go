@@ -31,16 +31,18 @@ type texts struct {
 	// token. It returns the time until the next is due, the time, and the columns of claimed.
 	// SQLite: $2 level, $3 number, $4 lease, $5 token. It returns the columns of claimed.
 	//
-	// Fair: it claims from keys of one level, see ring. PostgreSQL: $2 keys, $3 and $4 the mark of
-	// each, $5 level, $6 lease, $7 token, $8 number of each, $9 rows, $10 their keys. SQLite: $2
-	// level, $3 key, $4 and $5 its mark, $6 number, $7 lease, $8 token.
+	// Fair: it claims from keys of one level, see ring. The messages become bound if the last
+	// parameter says so. PostgreSQL: $2 keys, $3 and $4 the mark of each, $5 level, $6 lease, $7
+	// token, $8 number of each, $9 rows, $10 their keys. SQLite: $2 level, $3 key, $4 and $5 its
+	// mark, $6 number, $7 lease, $8 token.
 	claim string
 	// claimRows is claim for the rows that keys has returned. SQLite: $1 queue, $2 level, $3 the
-	// rows as JSON, $4 lease, $5 token.
+	// rows as JSON, $4 lease, $5 token, $6 whether the messages become bound.
 	claimRows string
 	// keys returns the keys of the most urgent level that has free messages, see forFair. Fair
 	// only.
 	keys string
+	boundTexts
 	// promote: $1 queue, $2 number. It makes delayed messages ready that are due. Fair only.
 	promote string
 	// peek returns a row for each pair of a queue and a level that has a message: the number of the
@@ -173,7 +175,7 @@ func newTexts(d sqlconn.Dialect, fair bool) *texts {
 	}
 	samePlace, changed := "", "" // of a message that is updated
 	if fair {
-		samePlace, changed = ` AND key = $12`, `, key = $12, weight = $13, ready = $4 + $5 * `+once+` <= `+once
+		samePlace, changed = ` AND key = $12`, `, key = $12, weight = $13, bound = false, ready = $4 + $5 * `+once+` <= `+once
 	}
 	*t = texts{
 		table: t.table, fair: fair,
@@ -300,7 +302,7 @@ func (t *texts) forPostgres(now, once string) {
 	// A row that a transaction of AckTx has locked is left out. The others would wait for its end.
 	t.renew = `WITH k AS MATERIALIZED (SELECT m.queue, m.id, m.generation, k.lease, k.n FROM ` + unnest(renewColumns()...) + `
 			JOIN ` + t.table + ` AS m ON ` + ofKey + ` FOR UPDATE OF m SKIP LOCKED)
-		UPDATE ` + t.table + ` AS m SET leased = ` + now + ` + k.lease FROM k
+		UPDATE ` + t.table + ` AS m SET leased = ` + now + ` + k.lease` + strings.NewReplacer("bound OR", "m.bound OR", "$1", "m.queue").Replace(t.setBound()) + ` FROM k
 		WHERE m.queue = k.queue AND m.id = k.id AND m.generation = k.generation RETURNING k.n`
 	retry := func(into bool) string {
 		return `WITH gone AS (DELETE FROM ` + t.table + ` AS m USING ` + unnest(retryColumns(into)...) + ` WHERE ` + ofKey + ` RETURNING k.*),
@@ -346,7 +348,7 @@ func (t *texts) forSQLite(now, once string) {
 	t.ack = `DELETE FROM ` + t.table + ofRow
 	t.release = `UPDATE ` + t.table + ` SET leased = 0, token = 0, deliveries = deliveries - $6,
 		due = CASE WHEN $5 > 0 THEN ` + now + ` + $5 ELSE due END` + t.setReady("$5 <= 0") + ofRow
-	t.renew = `UPDATE ` + t.table + ` SET leased = ` + now + ` + $5` + ofRow
+	t.renew = `UPDATE ` + t.table + ` SET leased = ` + now + ` + $5` + t.setBound() + ofRow
 	t.dead = insertDead + `SELECT queue, $5, $6, $7, $8, id, generation, priority, expires, content_type, meta, body
 		FROM ` + t.table + ofRow
 	t.putDead = insertDead + `VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)`
@@ -367,10 +369,19 @@ func (t *texts) claimText(now, found, same, next string) string {
 		FROM c LEFT JOIN m ON true`
 }
 
-// setReady returns an assignment of "ready" in the fair table, and "" for the other one.
+// setReady returns assignments for a released message in the fair table, and "" for the other one.
 func (t *texts) setReady(to string) string {
 	if !t.fair {
 		return ""
 	}
-	return `, ready = ` + to
+	return `, bound = false, ready = ` + to
+}
+
+// setBound returns an assignment for a held message in the fair table, and "" for the other one. It
+// makes the message bound if consumers have used bounds since the claim.
+func (t *texts) setBound() string {
+	if !t.fair {
+		return ""
+	}
+	return `, bound = bound OR EXISTS (SELECT 1 FROM ` + boundTable + ` WHERE queue = $1 AND whole = true)`
 }

@@ -40,6 +40,9 @@ func (d *delivery) AckTx(ctx context.Context, t tx.Tx) error {
 		if deleted = !errors.Is(err, sqlconn.ErrNoRows); !deleted {
 			return nil
 		}
+		if err == nil && d.sub.q.inUse.Load() {
+			j.Notify(d.sub.q.topic)
+		}
 		return err
 	})
 	d.sub.mu.Lock()

@@ -3,6 +3,7 @@ package sqlbroker
 import (
 	"slices"
 
+	"github.com/swarmiji/swarmiji/internal/floor"
 	"github.com/swarmiji/swarmiji/internal/turns"
 )
 
@@ -13,14 +14,18 @@ type unreceived struct {
 	levels [][]*delivery
 	turns  []turns.Turns[*delivery] // of a fair queue, in place of levels
 	added  uint64
+	floor  floor.Floor
 }
 
-// newUnreceived returns an empty unreceived for the queue.
-func newUnreceived(q *queue) unreceived {
+// newUnreceived returns an empty unreceived for the queue and the share of its less urgent levels.
+func newUnreceived(q *queue, share float64) unreceived {
+	u := unreceived{floor: floor.New(share)}
 	if q.text.fair {
-		return unreceived{turns: make([]turns.Turns[*delivery], q.count())}
+		u.turns = make([]turns.Turns[*delivery], q.count())
+	} else {
+		u.levels = make([][]*delivery, q.count())
 	}
-	return unreceived{levels: make([][]*delivery, q.count())}
+	return u
 }
 
 // add adds a delivery at the end of its level or key.
@@ -34,24 +39,36 @@ func (u *unreceived) add(d *delivery) {
 	d.entry = u.turns[d.level].Push(d.message.Key, d.message.Weight, u.added, d)
 }
 
-// take removes and returns the next delivery, of the most urgent level, or returns nil.
+// take removes and returns the next delivery, or returns nil. The floor decides its level.
 func (u *unreceived) take() *delivery {
-	for level, ds := range u.levels {
-		if len(ds) > 0 {
-			d := ds[0]
-			ds[0] = nil
-			u.levels[level] = ds[1:]
+	levels := max(len(u.levels), len(u.turns))
+	for i := range levels {
+		level := u.floor.At(i, levels)
+		if d := u.takeFrom(level); d != nil {
+			u.floor.Took(level)
 			u.n--
 			return d
 		}
 	}
-	for level := range u.turns {
+	return nil
+}
+
+// takeFrom removes and returns the next delivery of a level, or returns nil.
+func (u *unreceived) takeFrom(level int) *delivery {
+	if u.turns != nil {
 		if e := u.turns[level].Pop(); e != nil {
-			u.n--
 			return e.Item
 		}
+		return nil
 	}
-	return nil
+	ds := u.levels[level]
+	if len(ds) == 0 {
+		return nil
+	}
+	d := ds[0]
+	ds[0] = nil
+	u.levels[level] = ds[1:]
+	return d
 }
 
 // remove removes a delivery. It does nothing if Receive has returned it.
@@ -70,7 +87,7 @@ func (u *unreceived) remove(d *delivery) {
 	}
 }
 
-// all returns the deliveries in the order in which take would return them.
+// all returns the deliveries, the most urgent level first.
 func (u *unreceived) all() []*delivery {
 	all := make([]*delivery, 0, u.n)
 	for _, ds := range u.levels {

@@ -12,7 +12,7 @@ func TestLoseWhileReturning(t *testing.T) {
 	for _, fair := range []bool{false, true} {
 		q := &queue{text: &texts{fair: fair}}
 		s := &subscription{
-			q: q, limit: 10, held: make(map[*delivery]struct{}), unread: newUnreceived(q),
+			q: q, limit: 10, held: make(map[*delivery]struct{}), unread: newUnreceived(q, 0),
 			wakeFetch: wake.New(), wakeLease: wake.New(), receivable: wake.New(),
 		}
 		f := &fetcher{s: s}

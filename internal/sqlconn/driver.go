@@ -58,6 +58,12 @@ type Link interface {
 	Script(ctx context.Context, text string) error
 }
 
+// Locker is a Link outside a transaction that can run a query under advisory locks, see
+// [Tx.QueryLocked].
+type Locker interface {
+	QueryLocked(ctx context.Context, locks []int64, query string, args []any) (Rows, error)
+}
+
 // NewTx returns a transaction or a view on l. If single is set, it refuses a second statement.
 func NewTx(d Dialect, l Link, single bool) *Tx { return &Tx{dialect: d, link: l, single: single} }
 

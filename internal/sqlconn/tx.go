@@ -60,6 +60,9 @@ func (r Row) Scan(dest ...any) error {
 // errSingle reports a second statement in [Conn.Single].
 var errSingle = errors.New("sqlconn: a second statement in Single")
 
+// errNoLocks reports a call of QueryLocked in another transaction.
+var errNoLocks = errors.New("sqlconn: advisory locks in a transaction that has none")
+
 // Dialect returns the kind of the database.
 func (t *Tx) Dialect() Dialect { return t.dialect }
 
@@ -83,6 +86,25 @@ func (t *Tx) Query(ctx context.Context, query string, args ...any) (Rows, error)
 		return nil, err
 	}
 	rows, err := t.link.Query(ctx, query, args)
+	if err != nil {
+		return nil, t.fail(err)
+	}
+	return &txRows{Rows: rows, tx: t}, nil
+}
+
+// QueryLocked is Query in a transaction of its own, for a function of [Conn.Single] or
+// [Conn.Relaxed] on PostgreSQL. The transaction first waits for the advisory locks of the numbers,
+// one after the other. The query sees all changes that were committed before it got the locks. All
+// this is one round trip: no lock lasts until a client continues.
+func (t *Tx) QueryLocked(ctx context.Context, locks []int64, query string, args ...any) (Rows, error) {
+	if err := t.begin(ctx); err != nil {
+		return nil, err
+	}
+	l, ok := t.link.(Locker)
+	if !ok {
+		return nil, t.fail(&failure{ErrRefused, errNoLocks})
+	}
+	rows, err := l.QueryLocked(ctx, locks, query, args)
 	if err != nil {
 		return nil, t.fail(err)
 	}

@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"errors"
 
@@ -33,6 +34,44 @@ func (l pgLink) Query(ctx context.Context, query string, args []any) (sqlconn.Ro
 		return nil, err // not a nil *pgRows in an interface
 	}
 	return rows, nil
+}
+
+// lock waits for advisory locks: $1 numbers. They last until the end of the transaction.
+const lock = "select pg_advisory_xact_lock(n) from unnest($1::bigint[]) as l(n)"
+
+// QueryLocked implements [sqlconn.Locker]. After an error it rolls back the transaction, or closes
+// the connection. Returns the client's error, not classified.
+func (l pgLink) QueryLocked(ctx context.Context, locks []int64, query string, args []any) (sqlconn.Rows, error) {
+	b := &pgx.Batch{}
+	begin := append([]string{"begin isolation level read committed"}, l.db.config.local...)
+	for _, text := range begin {
+		b.Queue(text)
+	}
+	b.Queue(lock, locks)
+	b.Queue(l.db.Text(query), args...)
+	b.Queue("commit")
+	answers := l.conn.SendBatch(ctx, b)
+	end := func() error {
+		err := answers.Close()
+		if err != nil {
+			(&pgTx{pgLink: l}).rollback(ctx)
+		}
+		return err
+	}
+	var rows pgx.Rows
+	var err error
+	for range len(begin) + 1 {
+		if _, err = answers.Exec(); err != nil {
+			break
+		}
+	}
+	if err == nil {
+		if rows, err = answers.Query(); err == nil {
+			return &pgRows{Rows: rows, after: end}, nil
+		}
+	}
+	_ = end() // the first error is returned
+	return nil, err
 }
 
 // Script implements [sqlconn.Link]. It always returns ErrRefused, since a script needs a
@@ -208,21 +247,22 @@ func answered(err error) bool {
 type pgRows struct {
 	pgx.Rows
 	after func() error
+	err   error // of after
 }
 
 // Close implements [sqlconn.Rows]. It also ends the batch in which the rows were read. Returns the
 // first error of the rows or of the batch. It is idempotent.
 func (r *pgRows) Close() error {
 	r.Rows.Close()
-	err := r.Rows.Err()
 	if r.after != nil {
-		if e := r.after(); err == nil {
-			err = e
-		}
+		r.err = r.after()
 		r.after = nil
 	}
-	return err
+	return r.Err()
 }
+
+// Err implements [sqlconn.Rows]. It returns the first error of the rows or of their batch.
+func (r *pgRows) Err() error { return cmp.Or(r.Rows.Err(), r.err) }
 
 // Next implements [sqlconn.Rows]. After the last row it closes the rows.
 func (r *pgRows) Next() bool {
