@@ -131,7 +131,7 @@ func (q *queue) startOrSettle(r *run) {
 }
 
 // read decodes a delivery and returns a run with the merged metadata, the handler (nil if none is
-// registered) and the request. It begins the new life of a requeued task, see life.go. A message
+// registered) and the request. It begins the new life of a requeued task, see package lives. A message
 // without a task name gets QueueConfig.Task, one without an id that of steps.ForeignID. It counts a
 // malformed reply address, logs it once and ignores it. worker is the receiver's index, or 0.
 //

@@ -286,11 +286,15 @@ func (c *claim) storeOutcome(ctx context.Context, store resultstore.Claimer, sen
 	}
 }
 
-// duplicateOf ends a submission that was not sent because of its unique key. It tells middleware
-// [ErrDuplicate], releases the waiter of s, and returns the handle of the earlier task s.first. If
+// duplicateOf ends a submission that was not sent because of its unique key or its burst. It tells
+// middleware [ErrDuplicate] or [ErrJoined], releases the waiter of s, and returns the handle of the earlier task s.first. If
 // that is the same task, its waiter stays and its handle is returned.
 func (p *Producer) duplicateOf(s *staged) task.Pending {
-	s.notifyEnd(fmt.Errorf("%w: task %s", ErrDuplicate, s.first))
+	why := ErrDuplicate
+	if s.burst != nil {
+		why = ErrJoined
+	}
+	s.notifyEnd(fmt.Errorf("%w: task %s", why, s.first))
 	if s.first == s.envelope.ID {
 		return s.pending
 	}
