@@ -1,6 +1,7 @@
 package producer
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -303,10 +304,16 @@ func (p *Producer) duplicateOf(s *staged) task.Pending {
 	switch {
 	case s.effective.IgnoreResult.Or(false):
 		return &resolved{id: s.first}
-	case name == "":
-		return p.Pending(s.first)
 	}
-	return &observed{id: s.first, inbox: p.inbox[p.cfg.Stores[name]], codec: p.codec}
+	store, err := p.store(name)
+	if err != nil || store == nil {
+		return &resolved{id: s.first, err: cmp.Or(err, task.ErrNoResult)}
+	}
+	o := &observed{id: s.first, inbox: p.inbox[store], codec: p.codec}
+	if s.burst != nil && resultstore.RepliesOnly(store) { // a reply before the first call would be lost
+		_, _ = o.wait()
+	}
+	return o
 }
 
 // each calls fn for 0 to n-1 on other goroutines, at most claimsAtOnce at a time, and waits for all
