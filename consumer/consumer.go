@@ -33,7 +33,6 @@ import (
 	"github.com/swarmiji/swarmiji/consumer/internal/stores"
 	"github.com/swarmiji/swarmiji/consumer/internal/workflow"
 	"github.com/swarmiji/swarmiji/control"
-	"github.com/swarmiji/swarmiji/internal/bursts"
 	"github.com/swarmiji/swarmiji/internal/gopool"
 	"github.com/swarmiji/swarmiji/internal/report"
 	"github.com/swarmiji/swarmiji/internal/utf"
@@ -143,7 +142,7 @@ func New(c Config) (*Consumer, error) {
 	batches := saves.Config[ended]{Life: func() context.Context { return consumer.settle }, Limit: c.Tuning.StoreRetry, Go: consumer.settling.Go, Ended: acknowledge}
 	consumer.savers = saves.New(batches, append(slices.Collect(maps.Values(c.Stores)), c.Results)...)
 	consumer.successors = consumer.workflowConfig()
-	consumer.bursts = bursting.Config{Store: bursts.New(resultstore.SwapperOf(c.Bursts, c.Results)), Codec: codec, Broker: c.Broker, Sent: consumer.successors.Sent}
+	consumer.bursts = bursting.Config{Store: bursting.StoreOf(c.Bursts, c.Results), Codec: codec, Broker: c.Broker, Sent: consumer.successors.Sent}
 	if consumer.gather != nil {
 		consumer.members = consumer.successors.Members
 	}

@@ -18,7 +18,8 @@ import (
 )
 
 // ErrJoined is the outcome that [middleware.OnConfirm] reports for a submission that has joined a
-// burst ([task.Burst]): its arguments are stored, and no message was sent. Submit does not return it.
+// burst ([task.Burst]): its arguments are stored, and no message was sent. Submit does not return
+// it.
 var ErrJoined = errors.New("swarmiji: the submission has joined a burst")
 
 var (
@@ -29,8 +30,9 @@ var (
 )
 
 // prepareBurst checks that the task can be in the burst of c, and writes the burst into the
-// envelope. It does no I/O. Returns [task.ErrBadMetadata] for a burst that is out of range, and
-// [broker.ErrUnsupported] without a store of bursts and for options that have no meaning with one.
+// envelope. It does no I/O. Returns [task.ErrBadMetadata] for a burst that is out of range.
+// Returns [broker.ErrUnsupported] without a store of bursts, and for options that have no meaning
+// with a burst.
 func (p *Producer) prepareBurst(c *task.Call, s *staged) error {
 	switch {
 	case p.bursts == nil:

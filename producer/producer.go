@@ -37,7 +37,7 @@ type Producer struct {
 	base    *task.Metadata    // &cfg.Defaults; nil: they set nothing
 	ids     *ids
 	inbox   map[resultstore.ResultStore]*inbox
-	bursts  *bursts.Store    // nil: none is configured
+	bursts  *bursts.Store    // nil: not configured
 	report  *report.Reporter // nil without Config.Events
 	sent    atomic.Int64     // tasks with an event
 	blanks  sync.Pool        // empty *staged values

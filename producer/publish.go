@@ -12,12 +12,12 @@ import (
 
 // JobCreator stores tasks with conditions until they may be sent. Safe for concurrent use.
 type JobCreator interface {
-	// CreateForTasks stores tasks in one step, except for those that it refuses, and returns the error
-	// of each. A task that is stored already is a success.
+	// CreateForTasks stores tasks in one step, except for those that it refuses, and returns the
+	// error of each. A task that is stored already is a success.
 	//
-	// An error wraps [broker.ErrIndeterminate] if the outcome is unknown, and [task.ErrBadMetadata] or
-	// [broker.ErrTooLarge] if the task cannot be stored. It is a [*task.TakenError] if another task
-	// has its unique key.
+	// An error wraps [broker.ErrIndeterminate] if the outcome is unknown, and [task.ErrBadMetadata]
+	// or [broker.ErrTooLarge] if the task cannot be stored. It is a [*task.TakenError] if another
+	// task has its unique key.
 	CreateForTasks(ctx context.Context, tasks []task.Conditioned) []error
 }
 
@@ -30,10 +30,10 @@ func submitError(which string, err error) error {
 	return fmt.Errorf("swarmiji: submit %s: %w", which, err)
 }
 
-// publishAll submits prepared tasks: first those without a unique key and a burst, then those with a
-// unique key, then those with a burst. It blocks until each is confirmed or has failed, and returns
-// the error of each in the order of all. If a unique key or a burst belongs to another submission,
-// it sets first of the task and the error is nil.
+// publishAll submits prepared tasks: first those without a unique key and a burst, then those with
+// a unique key, then those with a burst. It blocks until each is confirmed or has failed, and
+// returns the error of each in the order of all. If a unique key or a burst belongs to another
+// submission, it sets first of the task and the error is nil.
 func (p *Producer) publishAll(ctx context.Context, all []*staged) []error {
 	plain := func(s *staged) bool { return s.unique == nil && s.burst == nil }
 	if !slices.ContainsFunc(all, func(s *staged) bool { return !plain(s) }) {
@@ -61,8 +61,8 @@ func (p *Producer) publishAll(ctx context.Context, all []*staged) []error {
 }
 
 // publishPlain publishes tasks in one batch, and first stores those with conditions in Config.Jobs.
-// It ignores unique keys and bursts. It blocks until each is confirmed or has failed, and returns the error of
-// each in the order of all.
+// It ignores unique keys and bursts. It blocks until each is confirmed or has failed, and returns
+// the error of each in the order of all.
 func (p *Producer) publishPlain(ctx context.Context, all []*staged) []error {
 	var conditioned []*staged
 	outs := make([]broker.Outgoing, 0, len(all))

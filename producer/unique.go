@@ -23,10 +23,11 @@ import (
 const (
 	// claimTime is the time for which a submission reserves its key, also if its producer dies.
 	claimTime = 30 * time.Second
-	// sendTime limits the wait for the broker: the outcome must be stored before claimTime has passed.
+	// sendTime limits the wait for the broker: the outcome must be stored before claimTime has
+	// passed.
 	sendTime = 20 * time.Second
-	// outcomeTime limits the wait for the store of claims after the outcome is known. It also applies
-	// if the caller's ctx has ended.
+	// outcomeTime limits the wait for the store of claims after the outcome is known. It also
+	// applies if the caller's ctx has ended.
 	outcomeTime = 5 * time.Second
 	// claimsAtOnce limits the parallel calls of the store of claims for a batch.
 	claimsAtOnce = 16
@@ -288,8 +289,8 @@ func (c *claim) storeOutcome(ctx context.Context, store resultstore.Claimer, sen
 }
 
 // duplicateOf ends a submission that was not sent because of its unique key or its burst. It tells
-// middleware [ErrDuplicate] or [ErrJoined], releases the waiter of s, and returns the handle of the earlier task s.first. If
-// that is the same task, its waiter stays and its handle is returned.
+// middleware [ErrDuplicate] or [ErrJoined], releases the waiter of s, and returns the handle of the
+// earlier task s.first. If that is the same task, its waiter stays and its handle is returned.
 func (p *Producer) duplicateOf(s *staged) task.Pending {
 	why := ErrDuplicate
 	if s.burst != nil {

@@ -12,7 +12,7 @@ import (
 // MaxSwapBytes limits a value of a [Swapper].
 const MaxSwapBytes = 768 << 10
 
-// Swapper is a store that keeps values under keys and replaces a value only if the caller knows it.
+// Swapper is a store that keeps values under keys, and replaces a value if the caller knows it.
 // Bursts use it ([task.WithDebounce], [task.WithLatest]). A store need not implement it.
 //
 //   - A key is any text of 1 to [MaxClaimText] bytes. It need not be UTF-8.
@@ -30,11 +30,11 @@ type Swapper interface {
 	// Value returns the value of key, nil if the key is free.
 	Value(ctx context.Context, key string) ([]byte, error)
 	// Swap stores next under key until ttl has passed, if the value of key is old or next. An empty
-	// old means that the key is free. It returns the value of key after the call: next, or the other
-	// value that stayed, or nil if the key is free and old is not empty.
+	// old means that the key is free. It returns the value of key after the call: next, or the
+	// other value that stayed, or nil if the key is free and old is not empty.
 	//
-	// If callers never store a value twice, Swap may be repeated: equal to next means that this call
-	// or an earlier one has stored it.
+	// If callers never store a value twice, Swap may be repeated: equal to next means that this
+	// call or an earlier one has stored it.
 	Swap(ctx context.Context, key string, old, next []byte, ttl time.Duration) (now []byte, err error)
 }
 

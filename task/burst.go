@@ -6,12 +6,12 @@ import "time"
 // [WithDebounce] or [WithLatest]. It needs a store of bursts, see producer.Config.Bursts; without
 // one the submission fails.
 //
-// All submissions of a burst have one id, and their futures get the result of its run. The queue,
-// the priority and the fairness key are those of the first submission of the burst, the arguments
-// and all other metadata those of the newest one.
+// All submissions of a burst have one id, and their futures get the result of its run. The first
+// submission decides the queue, the priority and the fairness key. The newest one decides the
+// arguments and all other metadata.
 //
-// A burst can be combined neither with an id of the caller, a delay, a unique key, conditions,
-// following tasks and a place in a workflow, nor with a schedule or a transaction.
+// Submit refuses a burst together with an id of the caller, a delay, a unique key, conditions,
+// following tasks or a place in a workflow. Schedules and SubmitTx refuse it too.
 type Burst struct {
 	// Key is UTF-8 of 1 to 255 bytes. Each task name has its own keys. All producers and consumers
 	// with the same store and namespace share them.

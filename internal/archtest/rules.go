@@ -282,15 +282,9 @@ var layers = []rule{
 	},
 	{
 		"L2",
-		[]string{"internal/wire"},
+		[]string{"internal/wire", "internal/bursts"},
 		[]string{"task", "broker", "serializer", "serializer/*", "resultstore", "@leaves"},
 		"it is what producer and consumer must agree on",
-	},
-	{
-		"L2",
-		[]string{"internal/bursts"},
-		[]string{"task", "resultstore", "serializer", "@leaves"},
-		"producers join bursts and consumers take them by the same rules",
 	},
 	{
 		"L2",

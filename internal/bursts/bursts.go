@@ -1,8 +1,9 @@
 // Package bursts has the rules of task.WithDebounce and task.WithLatest. It keeps one record for
 // each key in a [resultstore.Swapper].
 //
-// A record has two parts. Wait is the burst that accepts submissions: its first submission publishes
-// a message, later ones only store their arguments. Run is the last burst that a consumer has taken.
+// A record has two parts. Wait is the burst that accepts submissions: its first submission
+// publishes a message, later ones only store their arguments. Run is the last burst that a consumer
+// has taken.
 //
 //   - Take: the consumer of a message asks what to do with it. It starts the task only if the
 //     message has the newest arguments. Otherwise another message with these replaces it, so that
@@ -92,8 +93,8 @@ type Submission struct {
 type Joined struct {
 	ID   task.ID // of the burst
 	Busy bool    // the first submission of the burst is being published: try again
-	// Publish is set if a message with the arguments of the submission and the id of the burst must be
-	// published, to be delivered at At. Then call Opened.
+	// Publish is set if a message must be published, to be delivered at At. It has the arguments of
+	// the submission and the id of the burst. Then call Opened.
 	Publish bool
 	At      time.Time
 
@@ -134,8 +135,8 @@ func (s *Store) Join(ctx context.Context, sub Submission, ended func(task.ID) bo
 			j.ID, j.Publish = w.ID, !r.Run.active(now) && w.overdue(now)
 			w.Version, w.Data = m.Version, sub.Data
 			w.Due = min(now.Add(m.Quiet).UnixMilli(), w.First+m.Most.Milliseconds())
-			// Without a known publish another process may be about to publish, and it must not rely on
-			// this one: so Opened notes it.
+			// Without a known publish another process may be about to publish, and it must not rely
+			// on this one: so Opened notes it.
 			if j.unsent = j.Publish && w.Sent == 0; j.Publish && !j.unsent {
 				w.Sent = now.UnixMilli()
 			}
@@ -161,9 +162,9 @@ const (
 	Unknown
 )
 
-// Opened stores the outcome of the publish that Join has asked for. Returns errors of the store, and
-// [resultstore.ErrStale] if the record of a confirmed message has expired. After an error it is not
-// known whether the arguments of the submission will run.
+// Opened stores the outcome of the publish that Join has asked for. Returns errors of the store,
+// and [resultstore.ErrStale] if the record of a confirmed message has expired. After an error it is
+// not known whether the arguments of the submission will run.
 func (s *Store) Opened(ctx context.Context, sub Submission, j Joined, o Outcome) error {
 	if o == Confirmed && !j.opens && !j.unsent {
 		return nil

@@ -71,8 +71,8 @@ func (m Mark) String() string {
 	return fmt.Sprintf("%s %d %d %s %s %s", kind, m.Quiet.Milliseconds(), m.Most.Milliseconds(), m.Version, m.Copy, m.Key)
 }
 
-// ReadMark reads the content of task.Envelope.Burst. Returns [serializer.ErrMalformed] for any other
-// text.
+// ReadMark reads the content of task.Envelope.Burst. Returns [serializer.ErrMalformed] for any
+// other text.
 func ReadMark(text string) (Mark, error) {
 	parts := strings.SplitN(text, " ", 6)
 	if len(parts) != 6 || parts[0] != kindDebounce && parts[0] != kindLatest {

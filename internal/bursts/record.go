@@ -34,11 +34,11 @@ type record struct {
 type waiting struct {
 	ID      task.ID         `json:"id"`
 	Version string          `json:"version"`
-	Data    json.RawMessage `json:"data,omitempty"` // the newest submission; the first one is in the message
+	Data    json.RawMessage `json:"data,omitempty"` // the newest submission; nil: the message has it
 	First   int64           `json:"first"`
 	Due     int64           `json:"due"`
-	Sent    int64           `json:"sent,omitempty"`    // the last publish of a message; 0: none, or unknown
-	Opening bool            `json:"opening,omitempty"` // the first message is being published
+	Sent    int64           `json:"sent,omitempty"`    // the last publish; 0: unknown
+	Opening bool            `json:"opening,omitempty"` // the first publish goes on
 }
 
 // running is the last burst that a consumer has taken. It accepts no submission.

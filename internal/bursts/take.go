@@ -20,7 +20,7 @@ type Attempt struct {
 // key.
 const LeaseTime = leaseTime
 
-// Step says what a consumer does with a message.
+// Step is the next step of a consumer with a message.
 type Step int
 
 // Steps of a consumer.
@@ -39,16 +39,16 @@ type Taken struct {
 	Delay time.Duration
 	Data  json.RawMessage // the newest submission; nil: the message has it
 	Mark  Mark            // of the message that replaces this one
-	// Alone says that the record does not know the task. The caller starts it only if its end is not
-	// recorded.
+	// Alone says that the record does not know the task. The caller starts it only if its end is
+	// not recorded.
 	Alone bool
-	// Ended is set with Drop if the task of WithLatest has ended. Call Finish: its consumer may have
-	// died before it published the next task.
+	// Ended is set with Drop if the task of WithLatest has ended. Call Finish: its consumer may
+	// have died before it published the next task.
 	Ended bool
 }
 
-// Take decides what to do with a message. The same message gets the same answer until its task has
-// ended. Returns errors of the store.
+// Take decides what to do with a message. A message that is delivered again gets an answer that
+// leads to the same arguments, until its task has ended. Returns errors of the store.
 func (s *Store) Take(ctx context.Context, a Attempt) (t Taken, err error) {
 	_, err = s.change(ctx, a.Mark.storeKey(a.Name), nil, func(r *record, now time.Time) (change bool) {
 		t, change = a.take(r, now)
@@ -115,7 +115,8 @@ func (a *Attempt) takeAgain(run *running, now time.Time) (t Taken, change bool) 
 		run.From, run.Data, run.Ver = "", nil, ""
 		run.Since, run.Until = now.UnixMilli(), 0
 		return Taken{}, change
-	case run.From == m.Copy && run.Data != nil: // a process died; if the other message exists, it is dropped
+	case run.From == m.Copy && run.Data != nil:
+		// A process died. If it has published the other message, that one is dropped.
 		t = Taken{Step: Replace, Data: run.Data, Mark: m.again(run.Ver)}
 		run.Copy = t.Mark.Copy
 		return t, true
@@ -143,9 +144,9 @@ type Next struct {
 	Data json.RawMessage
 }
 
-// Finish ends a task of task.WithLatest. It returns the submission that waits for that, nil if there
-// is none. Publish it under its id, then call Followed. A repeated call returns the same submission
-// until then. Returns errors of the store.
+// Finish ends a task of task.WithLatest. It returns the submission that waits for that, or nil if
+// no submission waits. Publish it under its id, then call Followed. A repeated call returns the
+// same submission until then. Returns errors of the store.
 func (s *Store) Finish(ctx context.Context, a Attempt) (n *Next, err error) {
 	_, err = s.change(ctx, a.Mark.storeKey(a.Name), nil, func(r *record, _ time.Time) bool {
 		n = nil

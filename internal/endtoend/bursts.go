@@ -28,8 +28,8 @@ type notes struct {
 	runs []int
 }
 
-// newNotes returns a road with a store of bursts: that of the results, or one in memory if the
-// results have none. broken decides whether a run of an argument fails.
+// newNotes returns a road with a store of bursts: that of the results, or else one in
+// memory. broken decides whether a run of an argument fails.
 func newNotes(t *testing.T, open Open, broken func(arg, attempt int) error) *notes {
 	t.Helper()
 	n := &notes{step: make(chan struct{}, 1000)}

@@ -244,7 +244,7 @@ func (w *world) swapper() resultstore.Swapper {
 	return suite.Offer[resultstore.Swapper](w, w.Open())
 }
 
-// swap calls Swap and fails the case unless it returns the value want. "" is no value.
+// swap calls Swap and fails the case unless it returns the value want. "": the key is free.
 func (w *world) swap(s resultstore.Swapper, key, old, next, want string) {
 	w.Helper()
 	ctx, cancel := w.Ctx()
@@ -256,7 +256,7 @@ func (w *world) swap(s resultstore.Swapper, key, old, next, want string) {
 	}
 }
 
-// value calls Value and fails the case unless it returns the value want. "" is no value.
+// value calls Value and fails the case unless it returns the value want. "": the key is free.
 func (w *world) value(s resultstore.Swapper, key, want string) {
 	w.Helper()
 	ctx, cancel := w.Ctx()

@@ -13,9 +13,10 @@
 //   - swarmiji_result_group and swarmiji_result_member hold groups and their ended members, see
 //     [resultstore.Gatherer].
 //   - swarmiji_result_checkpoint holds the checkpoints of tasks, one row for each task.
-//   - swarmiji_result_begun holds the running copies of successors, the holders of claims and the
-//     records of bursts. See [resultstore.Claimer] and [resultstore.Swapper]. The id of a claim is a
-//     space and the key, quoted by strconv.QuoteToASCII. The id of a burst has " v" before it.
+//   - swarmiji_result_begun holds the running copies of successors and the holders of claims. See
+//     [resultstore.Claimer]. The id of a claim is a space and the key, quoted by
+//     strconv.QuoteToASCII. It also holds the records of bursts, see [resultstore.Swapper]. Their
+//     ids are " v" and the quoted key.
 //
 // # Promises
 //

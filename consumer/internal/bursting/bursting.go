@@ -1,5 +1,5 @@
-// Package bursting handles the messages of bursts for a consumer ([task.Burst]). The rules are those
-// of package internal/bursts.
+// Package bursting handles the messages of bursts for a consumer ([task.Burst]). Package
+// internal/bursts has the rules.
 package bursting
 
 import (
@@ -28,6 +28,11 @@ type Config struct {
 	Sent func(queue string, e *task.Envelope)
 }
 
+// StoreOf returns the store of bursts: explicit, or the result store s if it can keep them, or nil.
+func StoreOf(explicit resultstore.Swapper, s resultstore.ResultStore) *bursts.Store {
+	return bursts.New(resultstore.SwapperOf(explicit, s))
+}
+
 var errNoStore = fmt.Errorf("%w: the task is in a burst, and this consumer has no store of bursts: use a result store in memory, Redis, NATS or SQL, or set Config.Bursts", broker.ErrUnsupported)
 
 // ErrSuperseded is the error of a task whose submission was never confirmed, while a newer one has
@@ -43,12 +48,12 @@ func (c *Config) attempt(r *task.Request) (bursts.Attempt, error) {
 	return bursts.Attempt{ID: r.ID, Name: r.Name, Mark: m, Life: r.Life}, err
 }
 
-// Decision says what the consumer does with a message. The zero value says that the task was given
-// back.
+// Decision is the next step of the consumer with a message. The zero value says that the task was
+// given back.
 type Decision struct {
 	Start bool // start or settle the task
-	// Alone is set with Start if the record of the burst does not know the task. The task starts only
-	// if its end is not recorded.
+	// Alone is set with Start if the record of the burst does not know the task. The task starts
+	// only if its end is not recorded.
 	Alone bool
 	Drop  bool  // acknowledge the message: another one has the task
 	Err   error // the task fails; [ErrSuperseded]: it is revoked
@@ -60,8 +65,8 @@ type Decision struct {
 // Message is the next message of a burst.
 type Message struct {
 	*steps.Next
-	// Format and Arrived belong to the submission that the message has; Format is nil if the message
-	// has the arguments of the received one.
+	// Format and Arrived belong to the submission that the message has; Format is nil if the
+	// message has the arguments of the received one.
 	Format  serializer.Format
 	Arrived *wire.Value
 }
@@ -208,8 +213,8 @@ func (c *Config) Hold(run workflow.Run, r *task.Request) bool {
 	return err != nil || !a.Mark.Latest || run.Step("burst", func(ctx context.Context) error { return c.Store.Keep(ctx, a) })
 }
 
-// Renew extends the effect of Hold until the returned function is called or ctx ends. It does nothing
-// for other tasks than those of Hold.
+// Renew extends the effect of Hold until the returned function is called or ctx ends. It does
+// nothing for other tasks than those of Hold.
 func (c *Config) Renew(ctx context.Context, r *task.Request) (stop func()) {
 	a, err := c.attempt(r)
 	if err != nil || !a.Mark.Latest {
