@@ -311,7 +311,7 @@ func (p *Producer) duplicateOf(s *staged) task.Pending {
 		return &resolved{id: s.first, err: cmp.Or(err, task.ErrNoResult)}
 	}
 	o := &observed{id: s.first, inbox: p.inbox[store], codec: p.codec}
-	if s.burst != nil && resultstore.RepliesOnly(store) { // a reply before the first call would be lost
+	if s.burst != nil && resultstore.RepliesOnly(store) { // an early reply would be lost
 		_, _ = o.wait()
 	}
 	return o

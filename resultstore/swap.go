@@ -16,11 +16,11 @@ const MaxSwapBytes = 768 << 10
 // Bursts use it ([task.WithDebounce], [task.WithLatest]). A store need not implement it.
 //
 //   - A key is any text of 1 to [MaxClaimText] bytes. It need not be UTF-8.
-//   - A new value has 1 to [MaxSwapBytes] bytes, a ttl is above 0 and at most [MaxClaimTTL]. A known
-//     value has at most [MaxSwapBytes] bytes.
+//   - A new value has 1 to [MaxSwapBytes] bytes. A known value has at most as many.
+//   - A ttl is above 0 and at most [MaxClaimTTL].
 //   - Any other argument is refused with [ErrMalformed], a value that is too long with
 //     [ErrTooLarge]. Both change nothing.
-//   - A value stays at least for its ttl, measured by the store's clock. After that the key is free.
+//   - A value stays at least for its ttl, measured by the store's clock. Then the key is free.
 //   - Keys of values never collide with keys of claims and ids of tasks and groups.
 //
 // Each method is one atomic step and safe for concurrent use. After [ErrUnavailable] or an error of

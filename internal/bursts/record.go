@@ -38,7 +38,7 @@ type waiting struct {
 	First   int64           `json:"first"`
 	Due     int64           `json:"due"`
 	Sent    int64           `json:"sent,omitempty"`    // the last publish; 0: unknown
-	Opening bool            `json:"opening,omitempty"` // the first publish goes on
+	Opening bool            `json:"opening,omitempty"` // the first publish is not confirmed yet
 }
 
 // running is the last burst that a consumer has taken. It accepts no submission.
