@@ -48,6 +48,7 @@ type message struct {
 	args int // number of the submission whose arguments it has
 	at   time.Time
 	busy bool // a consumer holds it
+	gen  int
 }
 
 // model has one key, producers, consumers and a broker. Each step of a process is a function in
@@ -70,6 +71,7 @@ type model struct {
 	running   int
 	kills     int
 	draining  bool // nothing fails any more
+	compares  bool // the broker drops a message whose id and generation are queued
 }
 
 // chance returns a number from 0 to most, 0 while the model drains.
@@ -146,7 +148,14 @@ func (m *model) confirm(args int, id task.ID) {
 	m.confirmed = max(m.confirmed, m.order[args])
 }
 
-func (m *model) publish(msg *message) { m.queue = append(m.queue, msg) }
+func (m *model) publish(msg *message) {
+	for _, q := range m.queue {
+		if m.compares && q.id == msg.id && q.gen == msg.gen {
+			return
+		}
+	}
+	m.queue = append(m.queue, msg)
+}
 
 // remove acknowledges a message.
 func (m *model) remove(msg *message) {
@@ -196,7 +205,7 @@ func (m *model) deliver(i int) bool {
 			}
 			m.next(ack, back)
 		default:
-			again := &message{id: msg.id, mark: t.Mark, args: msg.args, at: m.now.Add(t.Delay)}
+			again := &message{id: msg.id, mark: t.Mark, args: msg.args, at: m.now.Add(t.Delay), gen: msg.gen + 1}
 			if t.Data != nil {
 				_ = json.Unmarshal(t.Data, &again.args)
 			}
@@ -217,7 +226,7 @@ func (m *model) handle(a Attempt, msg *message, back, ack func()) {
 		m.next(func() {
 			m.running--
 			if m.chance("outcome", 4) == 4 { // a retry: a copy in the place of the message
-				msg.busy, msg.at = false, m.now.Add(3*time.Second)
+				msg.busy, msg.at, msg.gen = false, m.now.Add(3*time.Second), msg.gen+1
 				return
 			}
 			m.ended[a.ID] = true
@@ -299,6 +308,7 @@ func TestModel(t *testing.T) {
 			rapid.Check(t, func(rt *rapid.T) {
 				m := &model{rt: rt, burst: burst, now: time.UnixMilli(1_000_000), ids: map[int]task.ID{}, order: map[int]int{}, ended: map[task.ID]bool{}, ran: map[task.ID]bool{}}
 				m.store = &Store{&values{m: m}, func() time.Time { return m.now }}
+				m.compares = rapid.Bool().Draw(rt, "the broker compares ids")
 				for range rapid.IntRange(5, 150).Draw(rt, "steps") {
 					switch rapid.IntRange(0, 11).Draw(rt, "kind") {
 					case 0, 1:

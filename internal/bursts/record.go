@@ -44,9 +44,9 @@ type waiting struct {
 // running is the last burst that a consumer has taken. It accepts no submission.
 type running struct {
 	ID    task.ID         `json:"id"`
-	Copy  string          `json:"copy"`           // the message that runs it
-	From  string          `json:"from,omitempty"` // the message that is replaced by Copy
-	Data  json.RawMessage `json:"data,omitempty"` // the submission for Copy, with From
+	Copy  string          `json:"copy"`            // the message that runs it
+	Heirs []string        `json:"heirs,omitempty"` // messages with Data; the first one that is received runs
+	Data  json.RawMessage `json:"data,omitempty"`  // the submission for Heirs
 	Ver   string          `json:"version,omitempty"`
 	Life  int             `json:"life,omitempty"`
 	Since int64           `json:"since"` // its last start
@@ -96,3 +96,6 @@ func decode(value []byte) (*record, error) {
 	}
 	return r, nil
 }
+
+// replaced forgets the replacement of a message, which has ended.
+func (r *running) replaced() { r.Heirs, r.Data, r.Ver = nil, nil, "" }

@@ -3,6 +3,7 @@ package bursts
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"time"
 
 	"github.com/swarmiji/swarmiji/task"
@@ -100,7 +101,7 @@ func (a *Attempt) takeWaiting(r *record, now time.Time) (t Taken, change bool) {
 		return Taken{}, true
 	}
 	t = Taken{Step: Replace, Data: w.Data, Mark: m.again(w.Version)}
-	r.Run.From, r.Run.Copy, r.Run.Data, r.Run.Ver = m.Copy, t.Mark.Copy, w.Data, w.Version
+	r.Run.Copy, r.Run.Heirs, r.Run.Data, r.Run.Ver = "", []string{t.Mark.Copy}, w.Data, w.Version
 	return t, true
 }
 
@@ -110,15 +111,17 @@ func (a *Attempt) takeAgain(run *running, now time.Time) (t Taken, change bool) 
 	switch {
 	case m.Latest && run.Ended:
 		return Taken{Step: Drop, Ended: true}, false
-	case run.Copy == m.Copy:
-		change = m.Latest || run.From != ""
-		run.From, run.Data, run.Ver = "", nil, ""
+	case run.Copy == m.Copy, slices.Contains(run.Heirs, m.Copy):
+		change = m.Latest || run.Data != nil
+		run.Copy = m.Copy
+		run.replaced()
 		run.Since, run.Until = now.UnixMilli(), 0
 		return Taken{}, change
-	case run.From == m.Copy && run.Data != nil:
-		// A process died. If it has published the other message, that one is dropped.
+	case run.Data != nil:
+		// A process died, and no message with the arguments has come yet. A broker that compares ids may
+		// drop the one that is published now. So each message is replaced until one has come.
 		t = Taken{Step: Replace, Data: run.Data, Mark: m.again(run.Ver)}
-		run.Copy = t.Mark.Copy
+		run.Heirs = append(run.Heirs, t.Mark.Copy)
 		return t, true
 	}
 	return Taken{Step: Drop}, false
@@ -158,7 +161,7 @@ func (s *Store) Finish(ctx context.Context, a Attempt) (n *Next, err error) {
 		}
 		change := !r.Run.Ended
 		r.Run.Ended = true
-		r.Run.From, r.Run.Data, r.Run.Ver = "", nil, ""
+		r.Run.replaced()
 		return change
 	})
 	return n, err
