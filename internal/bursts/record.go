@@ -45,7 +45,7 @@ type waiting struct {
 type running struct {
 	ID    task.ID         `json:"id"`
 	Copy  string          `json:"copy"`            // the message that runs it
-	Heirs []string        `json:"heirs,omitempty"` // messages with Data; the first one that is received runs
+	Heirs []string        `json:"heirs,omitempty"` // messages with Data; the first one to come runs
 	Data  json.RawMessage `json:"data,omitempty"`  // the submission for Heirs
 	Ver   string          `json:"version,omitempty"`
 	Life  int             `json:"life,omitempty"`
