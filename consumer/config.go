@@ -44,6 +44,9 @@ type Config struct {
 	// Gatherer collects the results of the members of groups. nil: Results, if it is a
 	// [resultstore.Gatherer]. Without a gatherer the tasks that follow a group fail.
 	Gatherer resultstore.Gatherer
+	// Bursts keeps the records of bursts ([task.Burst]), the same as that of the producers. nil:
+	// Results, if it is a [resultstore.Swapper]. Without one the tasks of bursts fail.
+	Bursts resultstore.Swapper
 	// Events receives the events of tasks and of this consumer. nil: no events are sent. Tasks never
 	// wait for the bus; Metrics.Dropped counts lost events.
 	Events events.EventBus

@@ -21,6 +21,7 @@ import (
 
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/consumer/internal/answers"
+	"github.com/swarmiji/swarmiji/consumer/internal/bursting"
 	"github.com/swarmiji/swarmiji/consumer/internal/checkpoints"
 	"github.com/swarmiji/swarmiji/consumer/internal/crashes"
 	"github.com/swarmiji/swarmiji/consumer/internal/intake"
@@ -74,6 +75,7 @@ type Consumer struct {
 	stores      stores.Stores
 	savers      saves.Savers[ended]
 	checkpoints checkpoints.Config
+	bursts      bursting.Config
 	databases   intx.Databases
 	gather      resultstore.Gatherer // nil: no gatherer
 	members     task.MembersFunc     // reads the members of groups for handlers; nil: no gatherer
@@ -140,6 +142,7 @@ func New(c Config) (*Consumer, error) {
 	batches := saves.Config[ended]{Life: func() context.Context { return consumer.settle }, Limit: c.Tuning.StoreRetry, Go: consumer.settling.Go, Ended: acknowledge}
 	consumer.savers = saves.New(batches, append(slices.Collect(maps.Values(c.Stores)), c.Results)...)
 	consumer.successors = consumer.workflowConfig()
+	consumer.bursts = bursting.Config{Store: bursting.StoreOf(c.Bursts, c.Results), Codec: codec, Broker: c.Broker, Sent: consumer.successors.Sent}
 	if consumer.gather != nil {
 		consumer.members = consumer.successors.Members
 	}

@@ -87,9 +87,9 @@ func (r *run) retryCopyCheck() {
 }
 
 // dropCopy acknowledges a message whose task runs from another copy or has a later life (its dead
-// letter was requeued, see life.go). It counts the message as rejected and logs that. It blocks and
-// repeats the acknowledgement until it succeeds, the broker takes the message back, or the consumer
-// stops.
+// letter was requeued, see package lives). It counts the message as rejected and logs that. It
+// blocks and repeats the acknowledgement until it succeeds, the broker takes the message back, or
+// the consumer stops.
 func (r *run) dropCopy() {
 	r.queue.c.cfg.Metrics.Rejected.Inc(1)
 	r.log(slog.LevelInfo, "another copy of this task runs; this one is dropped")

@@ -98,6 +98,9 @@ func (q *queue) perform(r *run) {
 	if c.answers != nil {
 		ctx = task.WithExpecter(ctx, r)
 	}
+	if r.acked.Load() {
+		defer c.bursts.Renew(c.settle, &r.request)()
+	}
 	result, err := r.handler.Handle(task.WithRequest(ctx, &r.request), &r.request)
 	returned = true
 	q.finish(r, result, err)
@@ -139,6 +142,10 @@ func (q *queue) begin(r *run) (start bool, later func()) {
 func (r *run) commitStart() (start bool, later func()) {
 	switch {
 	case !r.idempotent():
+		if !r.queue.c.bursts.Hold(settlement{r}, &r.request) {
+			r.releaseEarlySlot()
+			return false, nil
+		}
 		if !r.ackEarly() {
 			return false, nil
 		}

@@ -131,9 +131,10 @@ func (q *queue) startOrSettle(r *run) {
 }
 
 // read decodes a delivery and returns a run with the merged metadata, the handler (nil if none is
-// registered) and the request. It begins the new life of a requeued task, see life.go. A message
-// without a task name gets QueueConfig.Task, one without an id that of steps.ForeignID. It counts a
-// malformed reply address, logs it once and ignores it. worker is the receiver's index, or 0.
+// registered) and the request. It begins the new life of a requeued task, see package lives. A
+// message without a task name gets QueueConfig.Task, one without an id that of steps.ForeignID. It
+// counts a malformed reply address, logs it once and ignores it. worker is the receiver's index, or
+// 0.
 //
 // Returns an error if the message is malformed, cannot be opened, or has no valid task name. It
 // does not fail for unreadable arguments but stores their error in r.unreadable.

@@ -13,6 +13,9 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
+// errReopened makes the caller repeat the save of a record.
+var errReopened = errors.New("swarmiji: the task's record was of an earlier life and was reopened")
+
 // store returns the result store of the task by its merged metadata, or nil if its result is not
 // kept, see [stores.Stores.Of].
 func (r *run) store() resultstore.ResultStore {
@@ -89,7 +92,7 @@ func (r *run) load(ctx context.Context, store resultstore.ResultStore) (resultst
 // The second result is false if the settlement must not continue: runStep has then given the task
 // back, failed it or settled it.
 func (r *run) save(ctx context.Context, state task.State, v verdict) (verdict, bool) {
-	if state == task.StateSucceeded && !r.reopenSuccessors(settlement{r}) {
+	if state == task.StateSucceeded && !lives.ReopenSuccessors(r.request.Envelope, settlement{r}) {
 		return v, false
 	}
 	store := r.store()
@@ -133,7 +136,7 @@ func (r *run) save(ctx context.Context, state task.State, v verdict) (verdict, b
 //   - nil, if that record is final. Its verdict is stored in v, and r.final is set. The caller
 //     settles by it, since the other consumer may have died before it sent the successors.
 //   - errReopened, after it has replaced a failure of an earlier life (before a requeue, see
-//     life.go). The caller saves again.
+//     package lives). The caller saves again.
 //   - [workflow.ErrUnsendable], if the record cannot be opened.
 //   - steps.ErrDone, if the task continues in another message. It has acknowledged this message.
 //   - errors of the store and of the acknowledgement.

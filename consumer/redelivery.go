@@ -14,6 +14,7 @@ import (
 // settleEarlier settles a task that must not start, because of its arguments or an earlier
 // delivery, and starts every other task. The first case that applies counts:
 //
+//   - It belongs to a burst whose message is dropped or replaced, see takeBurst.
 //   - The arguments cannot be decoded (r.unreadable): another goroutine settles the task as failed
 //     with [task.ErrBadArgs] and dead-letters it. An earlier delivery does not matter then.
 //   - The message is a redelivery, and the task was deferred or settled by its deferral: another
@@ -27,6 +28,7 @@ import (
 // It waits for each of the two stores for at most loadTimeout. It takes no lock.
 func (q *queue) settleEarlier(r *run) {
 	switch {
+	case r.request.Burst != "" && !r.takeBurst():
 	case r.unreadable != nil:
 		q.settleAsync(r, verdict{kind: failed, err: fmt.Errorf("%w: %w", task.ErrBadArgs, r.unreadable), deadLetter: true})
 	case r.request.Deliveries > 1 && r.discardIfDeferred():
@@ -47,7 +49,7 @@ func (r *run) mayHaveEnded() bool {
 // to loadTimeout. It returns true if the task must not start now; another goroutine continues then:
 //
 //   - The store has the end of the task: the task is settled by it.
-//   - The record belongs to a later life of the task (see life.go): the message is dropped.
+//   - The record belongs to a later life of the task (see package lives): the message is dropped.
 //   - The store failed: it is asked again, see retryLookup.
 //
 // It returns false without a result store or a record. It also does so for a record that is

@@ -150,7 +150,7 @@ func (r *run) success(result any) verdict {
 // stored or sent: following tasks, a dead letter, a record for a waiting submitter, a deferral, the
 // end of a job.
 func (r *run) isPlain(v verdict) bool {
-	if r.expects.Load() || r.answer != nil || r.mayHaveOpenDeferral(v) || r.submitterStore() != nil || r.hasJob() {
+	if r.expects.Load() || r.answer != nil || r.mayHaveOpenDeferral(v) || r.submitterStore() != nil || r.hasJob() || r.request.Burst != "" {
 		return false
 	}
 	switch v.kind {

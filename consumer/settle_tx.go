@@ -35,6 +35,8 @@ func (r *run) SettleTx(ctx context.Context, t tx.Tx, result any) error {
 		return fmt.Errorf("%w: SettleTx needs a broker in a SQL database", broker.ErrUnsupported)
 	case !r.idempotent():
 		return fmt.Errorf("%w: SettleTx: a task that runs at most once is acknowledged before its start", broker.ErrUnsupported)
+	case r.request.Burst != "":
+		return fmt.Errorf("%w: SettleTx: the end of a task in a burst is also stored outside of the transaction", broker.ErrUnsupported)
 	case r.expects.Load():
 		return fmt.Errorf("%w: SettleTx: the task has called Expect", broker.ErrUnsupported)
 	case r.isLost():
@@ -79,7 +81,7 @@ func (r *run) writeEnd(ctx context.Context, w *intx.Writer, v verdict) error {
 	now := time.Now()
 	s := &intx.Steps{Run: settlement{r}, W: w, Record: r.successorRecord}
 	s.Do = func(do func(context.Context) error) error { return do(ctx) }
-	if !r.reopenSuccessors(s) {
+	if !lives.ReopenSuccessors(r.request.Envelope, s) {
 		return s.Err
 	}
 	if store != nil {

@@ -36,12 +36,12 @@ func (c *Consumer) workflowConfig() *workflow.Config {
 	return w
 }
 
-// publishSuccessors sends the tasks that follow this task or its group, and blocks until they are
-// confirmed or recorded as failed. v is the end of the task. Returns true at once if no task
-// follows. Returns false if a step failed for good: runStep has then given the task back or settled
-// it.
+// publishSuccessors sends the tasks that follow this task, its group or its burst, and blocks until
+// they are confirmed or recorded as failed. v is the end of the task. Returns true at once if no
+// task follows. Returns false if a step failed for good: runStep has then given the task back or
+// settled it.
 func (r *run) publishSuccessors(v verdict) bool {
-	return r.sendSuccessors(r.queue.c.successors, settlement{r}, v)
+	return r.sendSuccessors(r.queue.c.successors, settlement{r}, v) && r.queue.c.bursts.End(settlement{r}, &r.request)
 }
 
 // sendSuccessors is publishSuccessors with the senders c. steps saves the records of its steps.

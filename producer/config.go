@@ -38,6 +38,10 @@ type Config struct {
 	// Claimer stores the keys of unique tasks ([task.WithUnique]). All producers need the same. nil:
 	// Results, if it is a [resultstore.Claimer]. Without a claimer such tasks are refused.
 	Claimer resultstore.Claimer
+	// Bursts keeps the records of bursts ([task.WithDebounce], [task.WithLatest]). All producers and
+	// consumers need the same. nil: Results, if it is a [resultstore.Swapper]. Without one such tasks
+	// are refused.
+	Bursts resultstore.Swapper
 	// Events receives task-sent events and the events of this producer. nil: no events are sent.
 	// Submit never waits for the bus; Metrics.Dropped counts lost events.
 	Events events.EventBus

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/internal/bursts"
 	"github.com/swarmiji/swarmiji/internal/wire"
 	"github.com/swarmiji/swarmiji/middleware"
 	"github.com/swarmiji/swarmiji/resultstore"
@@ -25,8 +26,9 @@ type staged struct {
 	conditions  *task.Conditions  // may be nil
 	conditioned *task.Conditioned // the task as Config.Jobs stores it, if it has conditions
 	unique      *task.Unique      // may be nil
+	burst       *bursts.Mark      // may be nil
 	orderKey    string            // for an outbox; "": no order
-	first       task.ID           // earlier submission that has the unique key; "": none
+	first       task.ID           // earlier submission that has the unique key or the burst; "": none
 	followed    bool              // a step of a workflow: its waiter is registered separately
 	inTx        bool              // stored in a transaction of the caller
 	chosen      bool              // the caller chose the id and can submit it again
@@ -110,6 +112,11 @@ func (p *Producer) prepare(ctx context.Context, c *task.Call, s *staged) error {
 		s.unique = c.Unique
 	}
 	s.setEnvelope(e)
+	if c.Burst != nil {
+		if err := p.prepareBurst(c, s); err != nil {
+			return fmt.Errorf("task %s: %w", c.Name, err)
+		}
+	}
 	s.conditions, s.orderKey = c.Conditions, c.OrderKey
 	queue, err := p.route(ctx, s)
 	if err != nil {

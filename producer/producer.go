@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/internal/bursts"
 	"github.com/swarmiji/swarmiji/internal/report"
 	"github.com/swarmiji/swarmiji/internal/wire"
 	"github.com/swarmiji/swarmiji/middleware"
@@ -36,6 +37,7 @@ type Producer struct {
 	base    *task.Metadata    // &cfg.Defaults; nil: they set nothing
 	ids     *ids
 	inbox   map[resultstore.ResultStore]*inbox
+	bursts  *bursts.Store    // nil: not configured
 	report  *report.Reporter // nil without Config.Events
 	sent    atomic.Int64     // tasks with an event
 	blanks  sync.Pool        // empty *staged values
@@ -62,6 +64,7 @@ func New(c Config) (*Producer, error) {
 	for _, q := range c.Queues {
 		p.levels[q.Name] = q.Levels
 	}
+	p.bursts = bursts.New(resultstore.SwapperOf(c.Bursts, c.Results))
 	if !c.Defaults.IsZero() {
 		p.base = &p.cfg.Defaults
 	}
@@ -86,7 +89,8 @@ func New(c Config) (*Producer, error) {
 func (p *Producer) NodeID() string { return p.cfg.Report.NodeID }
 
 // Submit submits one task and returns when the broker has confirmed it. If an earlier task has its
-// unique key, it returns the handle of that one and sends nothing. Its errors:
+// unique key, it returns the handle of that one and sends nothing. A task with a burst
+// ([task.Burst]) returns the handle of the burst. Its errors:
 //
 //   - [ErrClosed] after Close.
 //   - [task.ErrBadName], [task.ErrBadMetadata], an error of a serializer, [broker.ErrTooLarge]:
@@ -98,6 +102,8 @@ func (p *Producer) NodeID() string { return p.cfg.Report.NodeID }
 //     id ([task.WithID]) is safe: it is one task with one result. [task.WithID] says when its
 //     handler may start again.
 //   - [*UniqueError]: see [task.WithUnique].
+//   - [broker.ErrUnsupported]: a burst without a store of bursts, or with options that have no
+//     meaning for it.
 //   - any error of a middleware, unchanged.
 //
 // A task with conditions ([task.Conditions]) becomes a job of Config.Jobs; it is confirmed when the
@@ -132,8 +138,11 @@ func (p *Producer) Submit(ctx context.Context, c task.Call) (task.Pending, error
 
 // publish submits one prepared task and blocks until it is confirmed or has failed. For a task with
 // a unique key it claims the key first; if an earlier submission has it, it sets s.first and
-// returns nil without sending.
+// returns nil without sending. It does the same for a task that joins a burst.
 func (p *Producer) publish(ctx context.Context, s *staged) error {
+	if s.burst != nil {
+		return p.publishBurst(ctx, s)
+	}
 	if s.unique != nil {
 		return p.publishUnique(ctx, []*staged{s})[0]
 	}

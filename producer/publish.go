@@ -12,12 +12,12 @@ import (
 
 // JobCreator stores tasks with conditions until they may be sent. Safe for concurrent use.
 type JobCreator interface {
-	// CreateForTasks stores tasks in one step, except for those that it refuses, and returns the error
-	// of each. A task that is stored already is a success.
+	// CreateForTasks stores tasks in one step, except for those that it refuses, and returns the
+	// error of each. A task that is stored already is a success.
 	//
-	// An error wraps [broker.ErrIndeterminate] if the outcome is unknown, and [task.ErrBadMetadata] or
-	// [broker.ErrTooLarge] if the task cannot be stored. It is a [*task.TakenError] if another task
-	// has its unique key.
+	// An error wraps [broker.ErrIndeterminate] if the outcome is unknown, and [task.ErrBadMetadata]
+	// or [broker.ErrTooLarge] if the task cannot be stored. It is a [*task.TakenError] if another
+	// task has its unique key.
 	CreateForTasks(ctx context.Context, tasks []task.Conditioned) []error
 }
 
@@ -30,43 +30,39 @@ func submitError(which string, err error) error {
 	return fmt.Errorf("swarmiji: submit %s: %w", which, err)
 }
 
-// publishAll submits prepared tasks, those with a unique key after the others. It blocks until each
-// is confirmed or has failed, and returns the error of each in the order of all. If a unique key
-// belongs to an earlier submission, it sets first of the task and the error is nil.
+// publishAll submits prepared tasks: first those without a unique key and a burst, then those with
+// a unique key, then those with a burst. It blocks until each is confirmed or has failed, and
+// returns the error of each in the order of all. If a unique key or a burst belongs to another
+// submission, it sets first of the task and the error is nil.
 func (p *Producer) publishAll(ctx context.Context, all []*staged) []error {
-	plain, unique := all, []*staged(nil)
-	for i, s := range all {
-		switch {
-		case s.unique != nil && unique == nil:
-			plain, unique = slices.Clone(all[:i]), []*staged{s}
-		case s.unique != nil:
-			unique = append(unique, s)
-		case unique != nil:
-			plain = append(plain, s)
-		}
-	}
-	if unique == nil {
+	plain := func(s *staged) bool { return s.unique == nil && s.burst == nil }
+	if !slices.ContainsFunc(all, func(s *staged) bool { return !plain(s) }) {
 		return p.publishPlain(ctx, all)
 	}
-	var plainErrs []error
-	if len(plain) > 0 {
-		plainErrs = p.publishPlain(ctx, plain)
-	}
-	uniqueErrs := p.publishUnique(ctx, unique)
-	errs := make([]error, 0, len(all))
-	for _, s := range all {
-		if s.unique != nil {
-			errs, uniqueErrs = append(errs, uniqueErrs[0]), uniqueErrs[1:]
-		} else {
-			errs, plainErrs = append(errs, plainErrs[0]), plainErrs[1:]
+	errs := make([]error, len(all))
+	some := func(chosen func(*staged) bool, publish func(context.Context, []*staged) []error) {
+		var part []*staged
+		var at []int
+		for i, s := range all {
+			if chosen(s) {
+				part, at = append(part, s), append(at, i)
+			}
+		}
+		if len(part) > 0 {
+			for n, err := range publish(ctx, part) {
+				errs[at[n]] = err
+			}
 		}
 	}
+	some(plain, p.publishPlain)
+	some(func(s *staged) bool { return s.unique != nil }, p.publishUnique)
+	some(func(s *staged) bool { return s.burst != nil }, p.publishBursts)
 	return errs
 }
 
 // publishPlain publishes tasks in one batch, and first stores those with conditions in Config.Jobs.
-// It ignores unique keys. It blocks until each is confirmed or has failed, and returns the error of
-// each in the order of all.
+// It ignores unique keys and bursts. It blocks until each is confirmed or has failed, and returns
+// the error of each in the order of all.
 func (p *Producer) publishPlain(ctx context.Context, all []*staged) []error {
 	var conditioned []*staged
 	outs := make([]broker.Outgoing, 0, len(all))

@@ -99,7 +99,7 @@ func (p *Producer) connect(ctx context.Context, declare bool) error {
 // t:
 //
 //   - neither the outbox nor the broker can do it, or t belongs to another database
-//   - the task has a unique key ([task.WithUnique])
+//   - the task has a unique key ([task.WithUnique]) or a burst ([task.Burst])
 //   - the task runs at most once, and Config.Outbox is set
 //   - the conditions cannot hold in it
 //
@@ -117,6 +117,9 @@ func (p *Producer) SubmitTx(ctx context.Context, t tx.Tx, c task.Call) (task.Pen
 	defer p.inFlight.Done()
 	if c.Unique != nil {
 		return nil, submitError(c.Name, errUniqueTx)
+	}
+	if c.Burst != nil {
+		return nil, submitError(c.Name, errBurstTx)
 	}
 	out, err := p.beforeTx(ctx, c.Conditions != nil)
 	if err != nil {

@@ -1,6 +1,7 @@
 package producer
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,10 +23,11 @@ import (
 const (
 	// claimTime is the time for which a submission reserves its key, also if its producer dies.
 	claimTime = 30 * time.Second
-	// sendTime limits the wait for the broker: the outcome must be stored before claimTime has passed.
+	// sendTime limits the wait for the broker: the outcome must be stored before claimTime has
+	// passed.
 	sendTime = 20 * time.Second
-	// outcomeTime limits the wait for the store of claims after the outcome is known. It also applies
-	// if the caller's ctx has ended.
+	// outcomeTime limits the wait for the store of claims after the outcome is known. It also
+	// applies if the caller's ctx has ended.
 	outcomeTime = 5 * time.Second
 	// claimsAtOnce limits the parallel calls of the store of claims for a batch.
 	claimsAtOnce = 16
@@ -286,11 +288,15 @@ func (c *claim) storeOutcome(ctx context.Context, store resultstore.Claimer, sen
 	}
 }
 
-// duplicateOf ends a submission that was not sent because of its unique key. It tells middleware
-// [ErrDuplicate], releases the waiter of s, and returns the handle of the earlier task s.first. If
-// that is the same task, its waiter stays and its handle is returned.
+// duplicateOf ends a submission that was not sent because of its unique key or its burst. It tells
+// middleware [ErrDuplicate] or [ErrJoined], releases the waiter of s, and returns the handle of the
+// earlier task s.first. If that is the same task, its waiter stays and its handle is returned.
 func (p *Producer) duplicateOf(s *staged) task.Pending {
-	s.notifyEnd(fmt.Errorf("%w: task %s", ErrDuplicate, s.first))
+	why := ErrDuplicate
+	if s.burst != nil {
+		why = ErrJoined
+	}
+	s.notifyEnd(fmt.Errorf("%w: task %s", why, s.first))
 	if s.first == s.envelope.ID {
 		return s.pending
 	}
@@ -299,10 +305,16 @@ func (p *Producer) duplicateOf(s *staged) task.Pending {
 	switch {
 	case s.effective.IgnoreResult.Or(false):
 		return &resolved{id: s.first}
-	case name == "":
-		return p.Pending(s.first)
 	}
-	return &observed{id: s.first, inbox: p.inbox[p.cfg.Stores[name]], codec: p.codec}
+	store, err := p.store(name)
+	if err != nil || store == nil {
+		return &resolved{id: s.first, err: cmp.Or(err, task.ErrNoResult)}
+	}
+	o := &observed{id: s.first, inbox: p.inbox[store], codec: p.codec}
+	if s.burst != nil && resultstore.RepliesOnly(store) { // an early reply would be lost
+		_, _ = o.wait()
+	}
+	return o
 }
 
 // each calls fn for 0 to n-1 on other goroutines, at most claimsAtOnce at a time, and waits for all

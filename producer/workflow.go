@@ -114,6 +114,9 @@ func (b *builder) build() (task.Link, error) {
 	if b.work.Call.Unique != nil {
 		return task.Link{}, fmt.Errorf("swarmiji: submit workflow: %w", errUniqueStep)
 	}
+	if b.work.Call.Burst != nil {
+		return task.Link{}, fmt.Errorf("swarmiji: submit workflow: %w", errBurstStep)
+	}
 	b.own.collect(b.work.Node)
 	n, err := b.named(b.work.Node)
 	if err != nil {
@@ -189,6 +192,9 @@ func (b *builder) link(n *task.Node, at place) (task.Link, error) {
 	}
 	if n.Call.Unique != nil {
 		return task.Link{}, fmt.Errorf("step %s: %w", utf.Cut(n.Call.Name, 128), errUniqueStep)
+	}
+	if n.Call.Burst != nil {
+		return task.Link{}, fmt.Errorf("step %s: %w", utf.Cut(n.Call.Name, 128), errBurstStep)
 	}
 	l := task.Link{Name: n.Call.Name, Feed: n.Feed, Field: n.Field}
 	if n.Call.Definition != nil {

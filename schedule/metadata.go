@@ -126,6 +126,7 @@ func checkCall(c *task.Call) error {
 	refuse(c.Parent != "" || c.Root != "" || c.Member != nil, "a place in a workflow: submit the workflow from the task's handler")
 	refuse(len(c.Then)+len(c.Else) > 0, "successors: submit the workflow from the task's handler")
 	refuse(c.Conditions != nil, "conditions: submit the task with conditions from the task's handler")
+	refuse(c.Burst != nil, "a burst: submit the task in the handler of the scheduled one")
 	refuse(c.Unique != nil, "a unique key: the id of the tick prevents duplicates already")
 	refuse(c.Meta.NotBefore.IsSet() || c.Meta.Expires.IsSet(), "NotBefore or Expires: the When sets the time, and WithMisfire the policy for late runs")
 	refuse(c.Meta.Serializer.IsSet(), "a serializer: arguments are stored as JSON")

@@ -18,16 +18,16 @@ import (
 type BareFormat struct{ RawFormat }
 
 // Encode implements [Format]: it returns a message whose body is e.Args, without a header. Returns
-// [ErrValue] if losing a part of the envelope would change what happens: successors, a group,
-// conditions, or sealed arguments.
+// [ErrValue] if losing a part of the envelope would change what happens: successors, a group, a
+// burst, conditions, or sealed arguments.
 //
 // A copy that a consumer sends, for a retry or a delay, is written by [RawFormat], with its header.
 func (f BareFormat) Encode(e *task.Envelope) (*broker.Message, error) {
 	switch {
 	case e.Retries > 0, e.Parked > 0, e.Crashes > 0, e.Life > 0, e.Meta.NotBefore.IsSet():
 		return f.RawFormat.Encode(e)
-	case len(e.Then) > 0, len(e.Else) > 0, e.Chord != nil, e.Group != "", e.Headers[task.HeaderConditions] != "":
-		return nil, fmt.Errorf("%w: a bare message cannot have successors, a group or conditions", ErrValue)
+	case len(e.Then) > 0, len(e.Else) > 0, e.Chord != nil, e.Group != "", e.Burst != "", e.Headers[task.HeaderConditions] != "":
+		return nil, fmt.Errorf("%w: a bare message cannot have successors, a group, a burst or conditions", ErrValue)
 	case strings.HasSuffix(e.ContentType, "+"+CodingSealed):
 		return nil, fmt.Errorf("%w: sealed arguments need the name of their task, which a bare message does not have", ErrValue)
 	}

@@ -44,8 +44,8 @@ func CheckEnvelope(e *task.Envelope) error {
 	if e.GroupSize < 0 || e.GroupSize > math.MaxInt32 || e.GroupSize > 0 && e.GroupIndex >= e.GroupSize {
 		return fmt.Errorf("group index %d of %d", e.GroupIndex, e.GroupSize)
 	}
-	if !validText(e.Copy) {
-		return errors.New("the name of a copy is not UTF-8 or too long")
+	if !validText(e.Copy) || !validText(e.Burst) {
+		return errors.New("the name of a copy or a burst is not UTF-8 or too long")
 	}
 	if e.Version < 0 || e.GroupIndex < 0 || e.GroupIndex > math.MaxInt32 || e.Retries < 0 || e.Crashes < 0 || e.Parked < 0 || e.Life < 0 {
 		return fmt.Errorf("count out of range: version %d, group index %d, retries %d, crashes %d, parked %d, life %d",

@@ -126,7 +126,7 @@ func (f *jsonFields) envelope() *task.Envelope {
 		e.Version = Count(v)
 	}
 	e.GroupIndex, e.GroupSize = f.size("group_index"), f.size("group_size")
-	e.Copy = f.text("copy")
+	e.Copy, e.Burst = f.text("copy"), f.text("burst")
 	e.SentAt, _ = f.moment("sent_at_ms")
 	f.into("headers", &e.Headers, "an object of strings")
 	if raw := f.take("base"); raw != nil {
@@ -173,6 +173,7 @@ func encodeJSON(e *task.Envelope, withArgs bool) ([]byte, error) {
 	w.count("group_index", e.GroupIndex)
 	w.count("group_size", e.GroupSize)
 	w.text("copy", e.Copy)
+	w.text("burst", e.Burst)
 	w.count("retries", e.Retries)
 	w.count("crashes", e.Crashes)
 	w.count("parked", e.Parked)

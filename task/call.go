@@ -25,6 +25,7 @@ type Call struct {
 	Member      *Membership // nil: the task is not in a group
 	Conditions  *Conditions // read-only; nil: the task runs when the broker delivers it
 	Unique      *Unique     // read-only; nil: each submission is sent
+	Burst       *Burst      // read-only; nil: each submission runs
 	OrderKey    string      // see [WithOrderKey]; "": no order
 }
 

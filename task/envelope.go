@@ -46,6 +46,9 @@ type Envelope struct {
 	Chord *Link  // task to submit after the end of the whole group
 	// Name of this copy of a successor, of which only one copy runs. "": a submitted task.
 	Copy string
+	// Burst names the burst of the task and this message of it, see [Burst]. Producers and consumers
+	// write it. "": no burst.
+	Burst string
 
 	// Fields of a newer writer, in the encoding of the Format that read them. The same Format writes
 	// them back.

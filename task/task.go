@@ -24,6 +24,7 @@ type definition struct {
 	correlation string
 	conditions  *Conditions
 	unique      *Unique
+	burst       *Burst
 	orderKey    string
 }
 
@@ -50,12 +51,12 @@ func (t Task[A, R]) With(opts ...Option) Task[A, R] {
 	}
 	var c Call
 	if t.definition != nil {
-		c = Call{Meta: t.definition.meta, Headers: maps.Clone(t.definition.headers), Correlation: t.definition.correlation, Conditions: t.definition.conditions, Unique: t.definition.unique, OrderKey: t.definition.orderKey}
+		c = Call{Meta: t.definition.meta, Headers: maps.Clone(t.definition.headers), Correlation: t.definition.correlation, Conditions: t.definition.conditions, Unique: t.definition.unique, Burst: t.definition.burst, OrderKey: t.definition.orderKey}
 	}
 	for _, o := range opts {
 		o(&c)
 	}
-	t.definition = &definition{meta: c.Meta, headers: c.Headers, correlation: c.Correlation, conditions: c.Conditions, unique: c.Unique, orderKey: c.OrderKey}
+	t.definition = &definition{meta: c.Meta, headers: c.Headers, correlation: c.Correlation, conditions: c.Conditions, unique: c.Unique, burst: c.Burst, orderKey: c.OrderKey}
 	return t
 }
 
@@ -63,7 +64,7 @@ func (t Task[A, R]) With(opts ...Option) Task[A, R] {
 func (t Task[A, R]) Call(args A, opts ...Option) Call {
 	c := Call{Name: t.name, Args: args}
 	if d := t.definition; d != nil {
-		c.Definition, c.Headers, c.Correlation, c.Conditions, c.Unique, c.OrderKey = &d.meta, d.headers, d.correlation, d.conditions, d.unique, d.orderKey
+		c.Definition, c.Headers, c.Correlation, c.Conditions, c.Unique, c.Burst, c.OrderKey = &d.meta, d.headers, d.correlation, d.conditions, d.unique, d.burst, d.orderKey
 	}
 	if len(opts) > 0 {
 		return apply(c, opts)

@@ -82,14 +82,14 @@ var clients = []client{
 		path: "github.com/vmihailenco/msgpack/v5",
 		// the tests of rawmsgpack compare it with the library
 		may:   []string{"serializer/msgpack", "internal/rawmsgpack"},
-		reach: []string{"internal/wire", "revoke", "deadletter", "workflow", "inspect", "inspect/internal/*", "inspect/inspecttest", "inspect/httpinspect", "dashboard", "dashboard/internal/pages", "producer", "consumer", "consumer/internal/workflow", "consumer/internal/intx", "consumer/internal/wakes", "consumer/internal/answers", "consumer/internal/steps", "consumer/internal/lives", "consumer/internal/checkpoints", "internal/endtoend", "tasktest", "health", "resultstore/*", "open", "open/...", "@programs"},
+		reach: []string{"internal/wire", "revoke", "deadletter", "workflow", "inspect", "inspect/internal/*", "inspect/inspecttest", "inspect/httpinspect", "dashboard", "dashboard/internal/pages", "producer", "consumer", "consumer/internal/workflow", "consumer/internal/intx", "consumer/internal/wakes", "consumer/internal/answers", "consumer/internal/steps", "consumer/internal/lives", "consumer/internal/bursting", "consumer/internal/checkpoints", "internal/endtoend", "tasktest", "health", "resultstore/*", "open", "open/...", "@programs"},
 		why:   "bytes from outside reach it only after the pre-scan",
 	},
 	{
 		path: "github.com/klauspost/compress",
 		may:  []string{"serializer/compress"},
 		reach: []string{ // NATS brings it along
-			"internal/wire", "revoke", "deadletter", "workflow", "inspect", "inspect/internal/*", "inspect/inspecttest", "inspect/httpinspect", "dashboard", "dashboard/internal/pages", "producer", "consumer", "consumer/internal/workflow", "consumer/internal/intx", "consumer/internal/wakes", "consumer/internal/answers", "consumer/internal/steps", "consumer/internal/lives", "consumer/internal/checkpoints", "resultstore/*", "events/*",
+			"internal/wire", "revoke", "deadletter", "workflow", "inspect", "inspect/internal/*", "inspect/inspecttest", "inspect/httpinspect", "dashboard", "dashboard/internal/pages", "producer", "consumer", "consumer/internal/workflow", "consumer/internal/intx", "consumer/internal/wakes", "consumer/internal/answers", "consumer/internal/steps", "consumer/internal/lives", "consumer/internal/bursting", "consumer/internal/checkpoints", "resultstore/*", "events/*",
 			"internal/natsconn", "broker/natsbroker", "broker/natsbroker/embedded",
 			"schedule/natsschedule", "settings/natssettings", "internal/testserver", "internal/testserver/natsd", "internal/endtoend", "tasktest", "health", "open", "open/...", "@programs",
 		},
@@ -121,7 +121,7 @@ var clients = []client{
 		path: "github.com/google/uuid",
 		may:  []string{"producer", "consumer/internal/steps"},
 		// SQLite links it
-		reach: []string{"consumer", "consumer/internal/answers", "internal/endtoend", "tasktest", "inspect/inspecttest", "health", "internal/sqlconn/sqlite", "internal/sqlconn/sqltest", "sqldb/sqlite", "open", "open/...", "@programs"},
+		reach: []string{"consumer", "consumer/internal/answers", "consumer/internal/bursting", "internal/endtoend", "tasktest", "inspect/inspecttest", "health", "internal/sqlconn/sqlite", "internal/sqlconn/sqltest", "sqldb/sqlite", "open", "open/...", "@programs"},
 		why:   "ids are chosen where tasks are submitted",
 	},
 	{

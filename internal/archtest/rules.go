@@ -282,7 +282,7 @@ var layers = []rule{
 	},
 	{
 		"L2",
-		[]string{"internal/wire"},
+		[]string{"internal/wire", "internal/bursts"},
 		[]string{"task", "broker", "serializer", "serializer/*", "resultstore", "@leaves"},
 		"it is what producer and consumer must agree on",
 	},
@@ -391,13 +391,13 @@ var layers = []rule{
 	{
 		"L4",
 		[]string{"producer"},
-		[]string{"task", "@ports", "middleware", "internal/wire", "internal/report", "@leaves"},
+		[]string{"task", "@ports", "middleware", "internal/bursts", "internal/wire", "internal/report", "@leaves"},
 		"the producer works with every adapter and so knows none, nor the consumer; what keeps tasks with conditions is handed in",
 	},
 	{
 		"L3",
-		[]string{"consumer/internal/workflow", "consumer/internal/intx", "consumer/internal/wakes", "consumer/internal/stores", "consumer/internal/saves", "consumer/internal/lives", "consumer/internal/checkpoints"},
-		[]string{"task", "@ports", "consumer/internal/workflow", "consumer/internal/stores", "consumer/internal/lives", "revoke", "internal/wire", "@leaves"},
+		[]string{"consumer/internal/workflow", "consumer/internal/intx", "consumer/internal/wakes", "consumer/internal/stores", "consumer/internal/saves", "consumer/internal/lives", "consumer/internal/checkpoints", "consumer/internal/bursting"},
+		[]string{"task", "@ports", "consumer/internal/workflow", "consumer/internal/stores", "consumer/internal/steps", "consumer/internal/lives", "revoke", "internal/bursts", "internal/wire", "@leaves"},
 		"what follows a task is decided by its envelope, and what a revocation wakes by its list; how steps are repeated and recorded is the consumer's",
 	},
 	{

@@ -72,6 +72,7 @@ var words = map[string]string{
 	"results.Batches":      "saves many results in one call",
 	"results.Checkpoints":  "keeps the checkpoints of tasks (task.Checkpoint)",
 	"results.Claim":        "gives a key to one holder for a time (unique tasks)",
+	"results.Swap":         "keeps the records of bursts (task.WithDebounce, task.WithLatest)",
 	"results.Transactions": "results can be saved in a transaction of the caller",
 	"results.Durable":      "a saved record survives a restart of the server",
 	"results.TTL":          "a record may have its own time to live (time: the shortest tested)",
@@ -153,6 +154,7 @@ var reasons = map[string]string{
 	"the adapter does not promise Gather":                               "it does not count the members of groups",
 	"the adapter does not promise Batches":                              "it saves each result in a call of its own",
 	"the adapter does not promise Claim":                                "it keeps no keys of unique tasks",
+	"the adapter does not promise Swap":                                 "it keeps no records of bursts",
 	"the adapter does not promise Watch":                                "listeners ask at intervals instead",
 	"the adapter promises Reasonless: a letter has no time":             "a dead letter has no time",
 }

@@ -208,7 +208,7 @@ func (p *protection) wrap(queue string, e *task.Envelope, arrived *Value) (*task
 		return nil, err
 	}
 	out.ContentType += "+" + serializer.CodingSealed
-	out.Then, out.Else, out.Chord, out.Unknown = nil, nil, nil, nil
+	out.Then, out.Else, out.Chord, out.Burst, out.Unknown = nil, nil, nil, "", nil
 	if out.Args, err = p.sealer.Seal(m.Body, bindTask(queue, &out)); err != nil {
 		return nil, fmt.Errorf("seal: %w", err)
 	}

@@ -26,7 +26,7 @@ func harness(t testing.TB) *resultstoretest.Harness {
 	})
 	return &resultstoretest.Harness{
 		Open:     func(testing.TB) resultstore.ResultStore { return first.View() },
-		Promises: resultstoretest.Promises{Notify: true, Gather: true, Claim: true, Checkpoints: true, TTL: 100 * time.Millisecond, MaxResult: 2 << 20},
+		Promises: resultstoretest.Promises{Notify: true, Gather: true, Claim: true, Swap: true, Checkpoints: true, TTL: 100 * time.Millisecond, MaxResult: 2 << 20},
 		Quiet:    100 * time.Millisecond,
 		Report:   "../../docs/capabilities/results-memory.json",
 	}

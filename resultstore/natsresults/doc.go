@@ -29,6 +29,7 @@
 //   - " k<id>" holds the checkpoints of a task, with the fencing token of the attempt that used
 //     them last.
 //   - " c<key>" holds the holder of a key, see [resultstore.Claimer].
+//   - " v<key>" holds the record of a burst, see [resultstore.Swapper].
 //
 // All of them are written with compare-and-set.
 //

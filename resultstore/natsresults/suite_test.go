@@ -19,7 +19,7 @@ import (
 // largest is MaxResult of the suite's stores, in bytes.
 const largest = 2 << 20
 
-var promises = resultstoretest.Promises{Notify: true, Gather: true, Claim: true, Batches: true, Checkpoints: true, Durable: true, TTL: 200 * time.Millisecond, MaxResult: largest}
+var promises = resultstoretest.Promises{Notify: true, Gather: true, Claim: true, Swap: true, Batches: true, Checkpoints: true, Durable: true, TTL: 200 * time.Millisecond, MaxResult: largest}
 
 func TestStore(t *testing.T) {
 	resultstoretest.Run(t, func(t testing.TB) *resultstoretest.Harness {

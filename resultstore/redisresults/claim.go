@@ -16,14 +16,16 @@ var (
 	passSource string
 	//go:embed release.lua
 	releaseSource string
+	//go:embed swap.lua
+	swapSource string
 )
 
-// claimScripts holds the scripts of a Claimer. Begin uses the script claim, too.
-type claimScripts struct{ claim, pass, release *redisconn.Script }
+// claimScripts holds the scripts of a Claimer and of a Swapper. Begin uses the script claim, too.
+type claimScripts struct{ claim, pass, release, swap *redisconn.Script }
 
 // newClaimScripts returns the scripts of the embedded files. It sends nothing to the server.
 func newClaimScripts() claimScripts {
-	return claimScripts{redisconn.NewScript(claimSource), redisconn.NewScript(passSource), redisconn.NewScript(releaseSource)}
+	return claimScripts{redisconn.NewScript(claimSource), redisconn.NewScript(passSource), redisconn.NewScript(releaseSource), redisconn.NewScript(swapSource)}
 }
 
 // Claim implements [resultstore.Claimer]: it claims key for holder for the time ttl if the key has

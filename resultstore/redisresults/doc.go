@@ -13,6 +13,7 @@
 //	swj:group:{<namespace>.<group id>}  hash     the ended members of a group, see gather.lua
 //	swj:begun:{<namespace>.<task id>}   string   the running copy of a successor, see claim.lua
 //	swj:claim:{<namespace>.<key>}       string   the holder of a key, see claim.lua
+//	swj:value:{<namespace>.<key>}       string   the record of a burst, see swap.lua
 //	swj:reply:<namespace>:<node>        channel  the final records for the submitter <node>
 //
 // All keys expire. A claim is described in [resultstore.Claimer].

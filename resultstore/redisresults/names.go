@@ -5,7 +5,7 @@ import "github.com/swarmiji/swarmiji/task"
 // names builds the keys and channels of a namespace. They are part of the public layout, see the
 // package comment.
 type names struct {
-	record, point, reply, gather, begin, claim string // prefixes of the keys and channels
+	record, point, reply, gather, begin, claim, value string // prefixes of the keys and channels
 }
 
 // namesOf returns the names of a namespace.
@@ -17,6 +17,7 @@ func namesOf(namespace string) names {
 		gather: "swj:group:{" + namespace + ".",
 		begin:  "swj:begun:{" + namespace + ".",
 		claim:  "swj:claim:{" + namespace + ".",
+		value:  "swj:value:{" + namespace + ".",
 	}
 }
 
@@ -36,6 +37,9 @@ func (n names) begun(id task.ID) string { return n.begin + string(id) + "}" }
 // claimed returns the key that holds the holder of a claim. A '}' in key only ends the part that
 // selects the cluster node.
 func (n names) claimed(key string) string { return n.claim + key + "}" }
+
+// valued returns the key that holds the value of a Swapper's key.
+func (n names) valued(key string) string { return n.value + key + "}" }
 
 // channel returns the channel on which node is notified of its tasks.
 func (n names) channel(node string) string { return n.reply + node }

@@ -59,6 +59,6 @@ func harnessOf(o *redis.UniversalOptions) *resultstoretest.Harness {
 		},
 		Prefix:   ns,
 		Secret:   o.Password,
-		Promises: resultstoretest.Promises{Notify: true, Gather: true, Claim: true, Batches: true, Checkpoints: true, Durable: true, TTL: 100 * time.Millisecond, MaxResult: largest},
+		Promises: resultstoretest.Promises{Notify: true, Gather: true, Claim: true, Swap: true, Batches: true, Checkpoints: true, Durable: true, TTL: 100 * time.Millisecond, MaxResult: largest},
 	}
 }

@@ -78,6 +78,7 @@ type Promises struct {
 	Notify      bool // resultstore.Notifier, or the stream of a resultstore.Replier
 	Gather      bool // resultstore.Gatherer
 	Claim       bool // resultstore.Claimer
+	Swap        bool // resultstore.Swapper
 	Batches     bool // resultstore.BatchSaver
 	Checkpoints bool // resultstore.Checkpointer
 	// resultstore.TxSaver, and resultstore.TxGatherer with Gather

@@ -42,7 +42,7 @@ func notifyCases() []testCase {
 			Run: func(w *world) {
 				s := w.Open()
 				suite.Keeps(w, s, wrapper{s}, suite.CapabilityOf[resultstore.Notifier](), suite.CapabilityOf[resultstore.Replier](),
-					suite.CapabilityOf[resultstore.Gatherer](), suite.CapabilityOf[resultstore.Claimer](), suite.CapabilityOf[resultstore.BatchSaver]())
+					suite.CapabilityOf[resultstore.Gatherer](), suite.CapabilityOf[resultstore.Claimer](), suite.CapabilityOf[resultstore.Swapper](), suite.CapabilityOf[resultstore.BatchSaver]())
 				if got, want := resultstore.RepliesOnly(wrapper{s}), resultstore.RepliesOnly(s); got != want {
 					w.Errorf("RepliesOnly of a wrapper is %v, want %v", got, want)
 				}

@@ -88,5 +88,5 @@ func needsMaxResult(h *Harness) string {
 
 // cases returns every case of the suite in the order of their areas.
 func cases() []testCase {
-	return slices.Concat(recordCases(), batchCases(), fenceCases(), expireCases(), notifyCases(), gatherCases(), claimCases(), checkpointCases(), transactionCases(), closeCases(), faultCases())
+	return slices.Concat(recordCases(), batchCases(), fenceCases(), expireCases(), notifyCases(), gatherCases(), claimCases(), swapCases(), checkpointCases(), transactionCases(), closeCases(), faultCases())
 }

@@ -15,7 +15,8 @@
 //   - swarmiji_result_checkpoint holds the checkpoints of tasks, one row for each task.
 //   - swarmiji_result_begun holds the running copies of successors and the holders of claims. See
 //     [resultstore.Claimer]. The id of a claim is a space and the key, quoted by
-//     strconv.QuoteToASCII.
+//     strconv.QuoteToASCII. It also holds the records of bursts, see [resultstore.Swapper]. Their
+//     ids are " v" and the quoted key.
 //
 // # Promises
 //

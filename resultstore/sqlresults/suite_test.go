@@ -19,7 +19,7 @@ import (
 const largest = 2 << 20
 
 func promises() resultstoretest.Promises {
-	return resultstoretest.Promises{Notify: true, Gather: true, Claim: true, Batches: true, Checkpoints: true, Transactions: true, Durable: true, TTL: 400 * time.Millisecond, MaxResult: largest}
+	return resultstoretest.Promises{Notify: true, Gather: true, Claim: true, Swap: true, Batches: true, Checkpoints: true, Transactions: true, Durable: true, TTL: 400 * time.Millisecond, MaxResult: largest}
 }
 
 // quiet is the suite's wait for records that must not arrive. A notification of another process

@@ -46,6 +46,7 @@ type texts struct {
 	// $2 id, $3 holder, $4 next holder, $5 duration. It changes a row if one of the two holds it.
 	pass    string
 	release string // $2 id, $3 holder. It deletes the row if the holder holds it.
+	value   string // $2 id. It returns the holder of a row that has not expired.
 
 	// sweepResults, sweepBegun and sweepCheckpoints: $1 largest number of rows.
 	sweepResults, sweepBegun, sweepCheckpoints string
@@ -97,6 +98,7 @@ func newTexts(d sqlconn.Dialect) *texts {
 		pass: `UPDATE swarmiji_result_begun SET which = $4, expires = ` + now + ` + $5
 			WHERE namespace = $1 AND id = $2 AND which IN ($3, $4) AND expires > ` + now,
 		release: `DELETE FROM swarmiji_result_begun WHERE namespace = $1 AND id = $2 AND which = $3`,
+		value:   `SELECT which FROM swarmiji_result_begun WHERE namespace = $1 AND id = $2 AND expires > ` + now,
 
 		sweepMembers: `WITH old AS MATERIALIZED (SELECT place FROM swarmiji_result_member WHERE namespace = $1 AND id = $2 LIMIT $3)
 			DELETE FROM swarmiji_result_member WHERE namespace = $1 AND id = $2 AND place IN (SELECT place FROM old)`,

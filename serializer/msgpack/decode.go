@@ -94,6 +94,8 @@ func readEnvelope(r *rawmsgpack.Reader, e *task.Envelope, messageID string) {
 			e.GroupSize = readSize(r)
 		case keyCopy:
 			e.Copy = string(r.Text())
+		case keyBurst:
+			e.Burst = string(r.Text())
 		case keyRetries:
 			e.Retries = serializer.Count(r.Int())
 		case keyCrashes:

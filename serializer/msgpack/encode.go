@@ -160,6 +160,7 @@ func (w *writer) envelope(e *task.Envelope) {
 	w.count(keyCrashes, e.Crashes)
 	w.count(keyParked, e.Parked)
 	w.count(keyLife, e.Life)
+	w.text(keyBurst, e.Burst)
 	w.text(keyCorrelation, e.Correlation)
 	w.headers(e.Headers)
 	w.links(e)

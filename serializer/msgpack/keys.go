@@ -26,6 +26,7 @@ const (
 	keyGroupSize = 24 // integer
 	keyCopy      = 25 // str
 	keyLife      = 26 // integer
+	keyBurst     = 27 // str
 
 	// Metadata are stored beside the envelope's own keys, so that unknown ones are kept too.
 	keyQueue          = 32 // str

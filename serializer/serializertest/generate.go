@@ -22,6 +22,7 @@ func Envelopes() *rapid.Generator[*task.Envelope] {
 			Group:       optional(t, "group", IDs()),
 			GroupIndex:  rapid.IntRange(0, 1<<31-1).Draw(t, "group index"),
 			Copy:        optional(t, "copy", rapid.StringN(0, 40, 160)),
+			Burst:       optional(t, "burst", rapid.StringN(0, 40, 160)),
 			Name:        optional(t, "name", names()),
 			Meta:        Metadata().Draw(t, "meta"),
 			Retries:     rapid.IntRange(0, 1<<31-1).Draw(t, "retries"),
