@@ -118,6 +118,18 @@ type SubscribeOptions struct {
 	// Lease is the time without a renewal after which the broker delivers a message again, on brokers
 	// that have leases. The adapter renews the lease. Default: the adapter's, 30 s.
 	Lease time.Duration
+	// Bounds limit the messages that the subscription takes from a fair queue. The messages of all
+	// consumers count, so give all consumers of a queue the same Bounds.
+	//
+	//   - A key at its limit is passed over. It comes back when a message of it is settled,
+	//     released or lost, or when its time comes. No delivery is counted meanwhile.
+	//   - Subscribe returns [ErrMalformed] if the queue is not fair, and [ErrUnsupported] if the
+	//     broker cannot do this.
+	Bounds Bounds
+	// Floor is the share of the messages that come from less urgent priority levels while these and
+	// more urgent ones have messages, 0 to 0.5. The less urgent levels share it. An empty level costs
+	// nothing. 0: the most urgent message is always next.
+	Floor float64
 }
 
 // Subscription receives the messages of one queue. It continues after a lost connection.

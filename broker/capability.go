@@ -151,6 +151,15 @@ type Resizer interface {
 	SetPrefetch(ctx context.Context, n int) error
 }
 
+// Divider is a Subscription that can say whether it fetches each priority level or lane of its
+// queue by itself.
+type Divider interface {
+	// Divided reports whether it does. Then the subscription holds messages of one level or lane
+	// while as many workers as its prefetch run those of another. SetPrefetch of [Resizer] with 0
+	// avoids that. The answer never changes.
+	Divided() bool
+}
+
 // PrefetchAdviser is a Broker whose messages should wait in the queue and not in a consumer. The
 // reason may be a foreign program that works on the same queue, or that regards messages in a
 // consumer as lost.

@@ -144,6 +144,28 @@ func SetPrefetch(ctx context.Context, s Subscription, n int) (bool, error) {
 	return true, r.SetPrefetch(ctx, n)
 }
 
+// SetBounds changes the bounds of a subscription with the [Bounder] of s. Returns [ErrUnsupported]
+// if s is not a Bounder and b has a limit.
+func SetBounds(s Subscription, b Bounds) error {
+	if r, ok := capability.As[Bounder](s); ok {
+		return r.SetBounds(b)
+	}
+	if b.IsZero() {
+		return nil
+	}
+	return fmt.Errorf("bounds at the claim: %w by this broker", ErrUnsupported)
+}
+
+// ListKeys returns a page of the fairness keys of a queue, by the [KeyLister] of b. Returns
+// [ErrUnsupported] if b is not a KeyLister.
+func ListKeys(ctx context.Context, b Broker, queue, cursor string, limit int) (KeyPage, error) {
+	l, ok := capability.As[KeyLister](b)
+	if !ok {
+		return KeyPage{}, fmt.Errorf("this broker does not tell the fairness keys of queue %q: %w", queue, ErrUnsupported)
+	}
+	return l.ListKeys(ctx, queue, cursor, limit)
+}
+
 // List returns a page of the messages in one place of a queue. It calls the [Lister] of b. If b is
 // only a [DeadLetterer], List shows dead letters with [PageDead], where late pages need more time.
 //

@@ -93,7 +93,7 @@ const asidePrefetch = 100
 // [steer.Steer.Empty].
 func (q *queue) emptyAside(name, source string) {
 	cfg := q.cfg
-	cfg.Workers, cfg.Prefetch = 1, asidePrefetch
+	cfg.Workers, cfg.Prefetch, cfg.Bounds, cfg.Floor = 1, asidePrefetch, broker.Bounds{}, 0
 	a := &queue{c: q.c, name: q.name, source: source, cfg: cfg, meta: q.meta, settling: q.c.settling.Part()}
 	a.open(asideTasks{queueTasks{a}})
 	defer a.endFetch()

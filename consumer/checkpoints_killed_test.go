@@ -65,6 +65,7 @@ func say(what string, a resultstore.Attempt, step string, begin time.Time, err e
 }
 
 // runWalker runs a consumer whose handler has ten checkpoints, and sometimes fails between them.
+// Half of the tasks sleep after five of them.
 func runWalker(ctx context.Context) error {
 	quiet := slog.New(slog.DiscardHandler)
 	s, err := open.Open(context.WithoutCancel(ctx), os.Getenv(memberURL), open.Options{Namespace: os.Getenv(memberNamespace), Logger: quiet})
@@ -89,6 +90,15 @@ func runWalker(ctx context.Context) error {
 		say("began", a, "-", time.Now(), nil)
 		sum := 0
 		for step := range walkSteps {
+			if i%2 == 0 && step == walkSteps/2 {
+				err := task.Sleep(ctx, "sleep", 20*time.Millisecond)
+				if err != nil && task.VerdictOf(err) == nil {
+					err = task.Retry(err)
+				}
+				if err != nil {
+					return 0, err
+				}
+			}
 			v, err := task.Checkpoint(ctx, fmt.Sprint("step-", step), func(context.Context) (int, error) {
 				say("ran", a, fmt.Sprint("step-", step), time.Now(), nil)
 				<-time.After(rand.N(2 * time.Millisecond))

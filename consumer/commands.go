@@ -66,21 +66,6 @@ func (n controlNode) Stats() control.Stats {
 	return out
 }
 
-// Active returns the tasks whose handlers run now, see [Consumer.Active].
-func (n controlNode) Active() []control.Task { return controlTasks(n.Consumer.Active()) }
-
-// Reserved returns the tasks that are held and not started, see [Consumer.Reserved].
-func (n controlNode) Reserved() []control.Task { return controlTasks(n.Consumer.Reserved()) }
-
-// controlTasks returns ts in the form that commands send, in the same order.
-func controlTasks(ts []TaskInfo) []control.Task {
-	out := make([]control.Task, len(ts))
-	for i, t := range ts {
-		out[i] = control.Task{ID: t.ID, Name: t.Name, Queue: t.Queue, Since: t.Since, Attempt: t.Attempt}
-	}
-	return out
-}
-
 // revokeTimeout limits how long a command waits until a revocation is stored, or the broker has
 // answered. Later commands wait for it.
 const revokeTimeout = 5 * time.Second

@@ -11,6 +11,7 @@ import (
 
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/capability"
+	"github.com/swarmiji/swarmiji/consumer/internal/intake"
 	"github.com/swarmiji/swarmiji/control"
 	"github.com/swarmiji/swarmiji/deferral"
 	"github.com/swarmiji/swarmiji/events"
@@ -129,7 +130,8 @@ type QueueConfig struct {
 	// PrefetchMultiplier times the number of workers is the prefetch: how many unsettled tasks the
 	// consumer may hold. Default: Tuning.PrefetchMultiplier. If that is 0 too, the prefetch follows
 	// the work. It is 4 for each worker, or about 50 ms of short tasks, at most 256. If all workers
-	// have long tasks, the consumer gives the others back within 100 ms and holds no more.
+	// have long tasks, the consumer gives the others back within 100 ms and holds no more. Those of
+	// other levels and lanes ([broker.Divider]) it gives back after a second.
 	PrefetchMultiplier int
 	// Prefetch sets the prefetch directly, whatever Workers is. 0: PrefetchMultiplier applies.
 	// Negative: no limit.
@@ -155,6 +157,11 @@ type QueueConfig struct {
 	Levels []int
 	// Fair starts tasks in turns over fairness keys, see [task.WithFairnessKey].
 	Fair bool
+	// Bounds limit the tasks that all consumers hold of a Fair queue, and the rate of their starts.
+	// With a Max the default prefetch is Workers. [settings.BoundQueue] changes them.
+	Bounds broker.Bounds
+	// Floor is the share of starts that less urgent levels with tasks get, at most 0.5.
+	Floor float64
 	// Breaker pauses the queue when too many attempts fail. It needs Config.Settings. nil: no
 	// breaker.
 	Breaker *Breaker
@@ -251,7 +258,10 @@ func (c *Config) completeQueue(name string, q *QueueConfig) error {
 		q.Workers = min(max(q.Workers, q.Autoscale.Min), q.Autoscale.Max)
 	}
 	q.Workers = cmp.Or(q.Workers, defaultWorkers())
-	q.PrefetchMultiplier = cmp.Or(q.PrefetchMultiplier, c.Tuning.PrefetchMultiplier)
+	q.PrefetchMultiplier = intake.Multiplier(q.PrefetchMultiplier, c.Tuning.PrefetchMultiplier, q.Bounds)
+	if err := intake.CheckClaims(q.Fair, q.Bounds, q.Floor); err != nil {
+		bad("%w", err)
+	}
 	if q.Workers < 0 {
 		bad("Workers is %d; it must not be negative", q.Workers)
 	}

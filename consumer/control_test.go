@@ -16,6 +16,7 @@ import (
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/broker/membroker"
 	"github.com/swarmiji/swarmiji/consumer"
+	"github.com/swarmiji/swarmiji/control"
 	"github.com/swarmiji/swarmiji/producer"
 	"github.com/swarmiji/swarmiji/task"
 )
@@ -310,8 +311,8 @@ func TestActiveAndReserved(t *testing.T) {
 		h.submit(0, 3, task.WithRateLimit("1/m"), task.WithID("limited"))
 		synctest.Wait()
 		active, reserved := h.b.c.Active(), h.b.c.Reserved()
-		want := consumer.TaskInfo{ID: "limited", Name: "hold", Queue: "default", Since: begin, Attempt: 1}
-		if diff := cmp.Diff([]consumer.TaskInfo{want}, active); diff != "" {
+		want := control.Task{ID: "limited", Name: "hold", Queue: "default", Since: begin, Attempt: 1}
+		if diff := cmp.Diff([]control.Task{want}, active); diff != "" {
 			t.Errorf("active: %s", diff)
 		}
 		if len(reserved) != 0 { // one id is one message

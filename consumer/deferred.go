@@ -2,7 +2,6 @@ package consumer
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -12,7 +11,6 @@ import (
 	"github.com/swarmiji/swarmiji/consumer/internal/answers"
 	"github.com/swarmiji/swarmiji/consumer/internal/steps"
 	"github.com/swarmiji/swarmiji/deferral"
-	"github.com/swarmiji/swarmiji/internal/wire"
 	"github.com/swarmiji/swarmiji/task"
 )
 
@@ -27,21 +25,15 @@ import (
 //
 // A message that is delivered again after step 1 is only acknowledged.
 
-// attempt returns the description of this run that its deferral stores: names, generation, and the
-// message and times so far as JSON. Returns an error if these cannot be encoded.
-func (r *run) attempt() (deferral.Attempt, error) {
-	req := &r.request
-	kept := answers.Kept{
-		Task: req.ID, Deliveries: req.Deliveries, Received: req.Received.UnixMilli(), Started: req.StartedAt.UnixMilli(), AtMostOnce: r.acked.Load(),
-		Onward: req.Onward, Message: wire.Kept{Message: r.message},
-	}
+// attempt returns the description of this run that its deferral stores, see [answers.AttemptOf].
+// With the name of a checkpoint the task runs again after its answer. Returns an error if it cannot
+// be encoded.
+func (r *run) attempt(checkpoint string) (deferral.Attempt, error) {
+	ended := time.Time{}
 	if r.returned.Load() {
-		kept.Ended = r.ended.UnixMilli()
+		ended = r.ended
 	}
-	a := deferral.Attempt{Queue: r.queue.name, Name: req.Name, Task: req.ID, Generation: req.Generation, AtMostOnce: kept.AtMostOnce}
-	var err error
-	a.State, err = json.Marshal(kept)
-	return a, err
+	return answers.AttemptOf(&r.request, r.message, ended, r.acked.Load(), checkpoint)
 }
 
 // Expect stores in the deferral store that this attempt expects an answer for key, so that an early
@@ -56,7 +48,7 @@ func (r *run) Expect(ctx context.Context, key string) error {
 	if r.returned.Load() {
 		return fmt.Errorf("%w: the handler has returned", task.ErrNoAnswers)
 	}
-	a, err := r.attempt()
+	a, err := r.attempt(r.checkpoints.Reserving())
 	if err != nil {
 		return err
 	}
@@ -112,7 +104,7 @@ func (r *run) discard() {
 func (r *run) dropExpected() {
 	ctx, cancel := context.WithTimeout(r.queue.c.settle, loadTimeout)
 	defer cancel()
-	a, err := r.attempt()
+	a, err := r.attempt(r.checkpoints.Reserving())
 	if err == nil {
 		drop := func(ctx context.Context) error { return r.queue.c.cfg.Deferrals.Drop(ctx, a) }
 		err = steps.Repeat(ctx, r.lost(), drop, func(error) {})
@@ -137,8 +129,8 @@ func (r *run) mayHaveOpenDeferral(v verdict) bool {
 // defers the task or gives it back, if no deferral can exist, or if the attempt cannot be encoded,
 // it only returns false.
 //
-//   - After a success, a revocation or a recorded end it deletes the expected answer; it returns
-//     false.
+//   - After a success, a revocation, a recorded end, or a failure of a task that was to continue
+//     after the answer, it deletes the expected answer; it returns false.
 //   - Otherwise an accepted answer wins: it settles the attempt as deferred and returns true. The
 //     answer settles the task.
 //   - If another delivery has ended the attempt, in which the handler called task.Expect, it
@@ -155,11 +147,11 @@ func (q *queue) closeExpected(ctx context.Context, r *run, v verdict) (settled b
 		return false
 	case v.kind == giveBack: // the next delivery of the message finds the answer
 		return false
-	case v.kind == succeeded, v.kind == revoked, v.recorded:
+	case v.kind == succeeded, v.kind == revoked, v.recorded, v.kind == failed && r.checkpoints.Reserving() != "":
 		r.dropExpected()
 		return false
 	}
-	a, err := r.attempt()
+	a, err := r.attempt(r.checkpoints.Reserving())
 	if err != nil {
 		return false
 	}
@@ -212,7 +204,7 @@ func (r *run) tryClose(conclude func(context.Context) error) bool {
 //   - Another delivery of the message has deferred or settled the task: it only acknowledges the
 //     message.
 func (q *queue) settleDeferred(ctx context.Context, r *run, v verdict) {
-	a, refused := r.attempt()
+	a, refused := r.attempt(v.await.Checkpoint)
 	var status deferral.Status
 	if !r.runStep(ctx, "deferral", func(ctx context.Context) (err error) {
 		if refused != nil {
@@ -269,26 +261,15 @@ func (q *queue) finishDeferred(ctx context.Context, r *run, v verdict, answered 
 // deferral stores. It also sets them in a. The answer of the deferral settles the run; no handler
 // runs. Returns an error if the stored state or message cannot be read.
 func (q *queue) restore(a *answers.Claim) (*run, error) {
-	kept, err := answers.Read(a.Deferral.Attempt().State)
+	kept, err := a.Read()
 	if err != nil {
 		return nil, err
 	}
-	a.Stored, a.Delivered = kept.Message.Message, kept.Deliveries
 	r, err := q.read(a, 0)
 	if err != nil {
 		return nil, err
 	}
-	if r.request.ID != kept.Task {
-		e := *r.request.Envelope
-		e.ID = kept.Task
-		r.request.Envelope = &e
-	}
+	kept.Restore(&r.request)
 	r.answer, r.ended = a, time.Now()
-	a.AtMostOnce = kept.AtMostOnce
-	req := &r.request
-	req.Onward, req.Received, req.StartedAt = kept.Onward, time.UnixMilli(kept.Received), time.UnixMilli(kept.Started)
-	if kept.Ended != 0 {
-		a.Runtime = max(time.UnixMilli(kept.Ended).Sub(req.StartedAt), 0)
-	}
 	return r, nil
 }

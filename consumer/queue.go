@@ -51,7 +51,7 @@ func newQueue(c *Consumer, name, source string, cfg *QueueConfig) *queue {
 func (q *queue) open(tasks intake.Tasks) {
 	q.fetch, q.endFetch = context.WithCancel(q.c.fetch)
 	q.in = intake.NewQueue(q.fetch, &intake.Config{
-		Broker: q.c.cfg.Broker, Queue: broker.Queue{Name: q.source, Levels: q.cfg.Levels, Fair: q.cfg.Fair}, Lease: q.cfg.Lease, Prefetch: q.cfg.prefetch, Follow: q.cfg.Prefetch == 0 && q.cfg.PrefetchMultiplier == 0, Tasks: tasks,
+		Broker: q.c.cfg.Broker, Queue: broker.Queue{Name: q.source, Levels: q.cfg.Levels, Fair: q.cfg.Fair}, Lease: q.cfg.Lease, Prefetch: q.cfg.prefetch, Follow: q.cfg.Prefetch == 0 && q.cfg.PrefetchMultiplier == 0, Bounds: q.cfg.Bounds, Floor: q.cfg.Floor, Tasks: tasks,
 		Go: q.settling.Go, Log: q.log, Work: q.c.work, Isolated: q.c.crashes.Isolated,
 	}, q.cfg.Workers)
 }

@@ -76,13 +76,17 @@ func (r *run) judge(result any, err error) (v verdict) {
 }
 
 // verdict returns the verdict for the result and the error of a handler. Without an error it is
-// that of success. If a stop has cancelled the handler, it is giveBack, unless the task was
-// acknowledged or is deferred. Otherwise the error and the metadata decide between retry, snooze,
-// deferred and failed, see [task.Request.Outcome]. It sets r.unbound to whether the error says that
-// the arguments of this task do not fit.
+// that of success, unless the handler ignored an error of task.Sleep or task.Await. If a stop has
+// cancelled the handler, it is giveBack, unless the task was acknowledged or is deferred. Otherwise
+// the error and the metadata decide between retry, snooze, deferred and failed, see
+// [task.Request.Outcome]. It sets r.unbound to whether the error says that the arguments of this
+// task do not fit.
 //
 // It may panic in methods of the result or the error; call judge instead.
 func (r *run) verdict(result any, err error) verdict {
+	if err == nil {
+		err = r.checkpoints.Unfinished()
+	}
 	if err == nil {
 		return r.success(result)
 	}

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/consumer/internal/checkpoints"
 	"github.com/swarmiji/swarmiji/consumer/internal/lives"
 	"github.com/swarmiji/swarmiji/consumer/internal/workflow"
 	"github.com/swarmiji/swarmiji/deferral"
@@ -37,6 +38,7 @@ func (q *queue) settleAnswer(r *run) {
 //
 //   - The verdict that an earlier delivery of the deferral has stored.
 //   - Revoked, if the task is revoked.
+//   - For a task that continues after its answer: see resumed.
 //   - The success, retry or failure that the outcome of the deferral (r.answer) means: an answer is
 //     a success, a refusal or timeout an error. An abandoned at-most-once task fails with
 //     [task.ErrUncertain].
@@ -60,13 +62,17 @@ func (r *run) answerVerdict() (v verdict, known bool) {
 	case is:
 		return verdict{kind: revoked, err: task.ErrRevoked}, true
 	}
-	switch o := &r.answer.Outcome; o.Kind {
+	o := &r.answer.Outcome
+	if r.answer.Checkpoint != "" && o.Kind != deferral.Woken && o.Kind != deferral.Abandoned {
+		return r.resumed(), true
+	}
+	switch o.Kind {
 	case deferral.Answered:
 		return r.answerResult(o.Answer), true
 	case deferral.Refused:
-		return r.failureVerdict(task.Rejected(o.Refusal)), true
+		return r.decided(r.request.Outcome(task.Rejected(o.Refusal))), true
 	case deferral.TimedOut:
-		return r.failureVerdict(task.ErrAnswerTimeout), true
+		return r.decided(r.request.Outcome(task.ErrAnswerTimeout)), true
 	case deferral.Abandoned:
 		if r.answer.AtMostOnce { // its consumer died, and no other consumer records the end of the task
 			return verdict{kind: failed, err: task.ErrUncertain}, true
@@ -80,7 +86,7 @@ func (r *run) answerVerdict() (v verdict, known bool) {
 // use the verdict or r.stale:
 //
 //   - A final record: its verdict, true.
-//   - A record of a later life of the task: it sets r.stale; the verdict has no meaning, true.
+//   - A record of a later life or attempt: it sets r.stale; the verdict has no meaning, true.
 //   - The store fails: giveBack, true. It logs that.
 //   - No record, one that is malformed or not final, or no store that keeps records: false.
 func (r *run) recordedVerdict() (verdict, bool) {
@@ -92,7 +98,8 @@ func (r *run) recordedVerdict() (verdict, bool) {
 	defer cancel()
 	rec, err := r.load(ctx, store)
 	switch {
-	case err == nil && lives.Superseded(&rec, r.request.Envelope): // an answer to an earlier life
+	// an answer to an earlier life or attempt
+	case err == nil && (lives.Superseded(&rec, r.request.Envelope) || rec.Generation > r.request.Generation):
 		r.stale.Store(true)
 		return verdict{}, true
 	case err == nil && rec.State.Terminal():
@@ -102,6 +109,24 @@ func (r *run) recordedVerdict() (verdict, bool) {
 	}
 	r.log(slog.LevelWarn, "a deferral is released: the result store failed", slog.Any("error", err))
 	return verdict{kind: giveBack}, true
+}
+
+// resumed stores the outcome of the deferral as a checkpoint of the task, whose next attempt then
+// returns it from task.Await. It returns the verdict of a snooze without a delay. If the next
+// attempt has begun, or the task has ended, it sets r.stale. An answer that can never be stored
+// fails the task. After another error, which it logs, the verdict is giveBack.
+func (r *run) resumed() verdict {
+	err := r.checkpoints.SaveAnswer(r.queue.c.settle, r.answer.Checkpoint, &r.answer.Outcome)
+	switch {
+	case errors.Is(err, resultstore.ErrStale):
+		r.stale.Store(true)
+	case checkpoints.Unstorable(err):
+		return verdict{kind: failed, err: task.Remote(err)}
+	case err != nil:
+		r.log(slog.LevelWarn, "a deferral is released: its answer was not stored", slog.Any("error", err))
+		return verdict{kind: giveBack}
+	}
+	return verdict{kind: snooze}
 }
 
 // isRevoked reports whether the task is revoked. It may wait for the list of revocations, at most
@@ -114,10 +139,6 @@ func (r *run) isRevoked() (bool, error) {
 	}
 	return list.Check(r.queue.c.settle, r.queue.name, r.request.Envelope)
 }
-
-// failureVerdict returns the verdict of an attempt whose answer is a refusal or did not come, as
-// for err from its handler: a retry, or the failure of the task.
-func (r *run) failureVerdict(err error) verdict { return r.decided(r.request.Outcome(err)) }
 
 // answerResult returns the verdict of a task whose answer is data, a JSON value. The task succeeds
 // with data as its result. If the result is not kept and no task follows, the verdict has no

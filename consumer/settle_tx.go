@@ -41,6 +41,8 @@ func (r *run) SettleTx(ctx context.Context, t tx.Tx, result any) error {
 		return fmt.Errorf("%w: SettleTx: the task has called Expect", broker.ErrUnsupported)
 	case r.isLost():
 		return fmt.Errorf("swarmiji: SettleTx: %w", broker.ErrLeaseLost)
+	case r.checkpoints.Unfinished() != nil:
+		return r.checkpoints.Unfinished()
 	}
 	v := verdict{}
 	if err := guard.Call(func() error { v = r.success(result); return v.err }); err != nil {

@@ -39,7 +39,7 @@ func (q *queue) oldSideQueue(ctx context.Context) *queue {
 		return nil
 	}
 	cfg := q.cfg
-	cfg.Workers, cfg.Prefetch, cfg.Levels, cfg.Fair = 1, 1, nil, false
+	cfg.Workers, cfg.Prefetch, cfg.Levels, cfg.Fair, cfg.Bounds, cfg.Floor = 1, 1, nil, false, broker.Bounds{}, 0
 	side := newQueue(q.c, q.name, q.name+sideSuffix, &cfg)
 	_ = side.applySettings() // not open: there is no error
 	if err := side.in.Open(ctx); err != nil {

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/swarmiji/swarmiji/control"
 	"github.com/swarmiji/swarmiji/internal/utf"
 	"github.com/swarmiji/swarmiji/task"
 )
@@ -40,16 +41,6 @@ type QueueStats struct {
 	// Prefetch is the number of unsettled tasks that the consumer may hold now. Negative: no limit.
 	Prefetch int
 	Paused   bool
-}
-
-// TaskInfo describes a task that a consumer holds. It has no arguments, since these may be secret.
-type TaskInfo struct {
-	ID    task.ID
-	Name  string
-	Queue string
-	// start of the handler, or of a reserved task its receipt; zero: it waits for a worker
-	Since   time.Time
-	Attempt int // 1 for the first
 }
 
 // Stats returns the current state and counts of the consumer, see [Stats]. It has an entry for each
@@ -113,17 +104,18 @@ func (q *queue) describe(s *QueueStats) {
 	s.Workers, s.Prefetch, s.Paused = q.workers.Count(), q.in.Prefetch(), q.in.Paused()
 }
 
-// Active returns the tasks whose handlers run now, the oldest first. Safe for concurrent use.
-func (c *Consumer) Active() []TaskInfo {
+// Active returns the tasks whose handlers run now, the oldest first. Since is the start of the
+// handler. Safe for concurrent use.
+func (c *Consumer) Active() []control.Task {
 	active := slices.DeleteFunc(c.running.All(), func(r *run) bool { return !r.isActive() })
 	return infos(active, func(r *run) time.Time { return r.request.StartedAt })
 }
 
 // Reserved returns the tasks that this consumer holds and has not started, see [QueueStats]. Tasks
 // that a worker has received come first, the oldest first, then those that wait for a worker, in
-// their order. A message that cannot be decoded is listed with its message id. Safe for concurrent
-// use.
-func (c *Consumer) Reserved() []TaskInfo {
+// their order and without Since. A message that cannot be decoded is listed with its message id.
+// Safe for concurrent use.
+func (c *Consumer) Reserved() []control.Task {
 	ts := infos(c.reserved.All(), func(r *run) time.Time { return r.request.Received })
 	l := c.live.Load()
 	if l == nil {
@@ -138,7 +130,7 @@ func (c *Consumer) Reserved() []TaskInfo {
 			if e.Name == "" {
 				e.Name = q.cfg.Task
 			}
-			ts = append(ts, TaskInfo{ID: e.ID, Name: e.Name, Queue: q.name, Attempt: e.Retries + 1})
+			ts = append(ts, control.Task{ID: e.ID, Name: e.Name, Queue: q.name, Attempt: e.Retries + 1})
 		}
 	}
 	return ts
@@ -161,13 +153,13 @@ func (r *run) isActive() bool { return r.started.Load() && !r.returned.Load() }
 
 // infos returns the descriptions of the runs, sorted by the time that since returns and then by id.
 // It changes the slice runs.
-func infos(runs []*run, since func(*run) time.Time) []TaskInfo {
+func infos(runs []*run, since func(*run) time.Time) []control.Task {
 	slices.SortFunc(runs, func(a, b *run) int {
 		return cmp.Or(since(a).Compare(since(b)), strings.Compare(string(a.request.ID), string(b.request.ID)))
 	})
-	var ts []TaskInfo
+	var ts []control.Task
 	for _, r := range runs {
-		ts = append(ts, TaskInfo{
+		ts = append(ts, control.Task{
 			ID: r.request.ID, Name: r.request.Name, Queue: r.queue.name, Since: since(r), Attempt: r.request.Retries + 1,
 		})
 	}

@@ -289,10 +289,37 @@ var compiledModule = sync.OnceValues(func() (*compiled, error) {
 	return &compiled{exports, set, from}, nil
 })
 
-// exportData returns the files of compiled packages.
+// exportData returns the files of compiled packages. It leaves out programs, which no page imports:
+// the go command would compile them for it alone, because a program depends on the flags of the
+// linker too.
 func exportData() (map[string]string, error) {
-	args := append([]string{"list", "-export", "-deps", "-json=ImportPath,Name,Export"}, raced.Flags()...)
-	cmd := exec.Command("go", append(args, "./...")...)
+	libraries, err := goList("-f", `{{if ne .Name "main"}}{{.ImportPath}}{{end}}`, "./...")
+	if err != nil {
+		return nil, err
+	}
+	args := append([]string{"-export", "-deps", "-json=ImportPath,Export"}, raced.Flags()...)
+	out, err := goList(append(args, strings.Fields(string(libraries))...)...)
+	if err != nil {
+		return nil, err
+	}
+	exports := map[string]string{}
+	for dec := json.NewDecoder(bytes.NewReader(out)); ; {
+		var p struct{ ImportPath, Export string }
+		switch err := dec.Decode(&p); {
+		case errors.Is(err, io.EOF):
+			return exports, nil
+		case err != nil:
+			return nil, err
+		}
+		if p.Export != "" {
+			exports[p.ImportPath] = p.Export
+		}
+	}
+}
+
+// goList returns the output of go list with these arguments, run at the root of the module.
+func goList(args ...string) ([]byte, error) {
+	cmd := exec.Command("go", append([]string{"list"}, args...)...)
 	cmd.Dir = root
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
@@ -300,17 +327,5 @@ func exportData() (map[string]string, error) {
 	if err != nil {
 		return nil, errors.Join(err, errors.New(stderr.String()))
 	}
-	exports := map[string]string{}
-	for dec := json.NewDecoder(bytes.NewReader(out)); ; {
-		var p struct{ ImportPath, Name, Export string }
-		switch err := dec.Decode(&p); {
-		case errors.Is(err, io.EOF):
-			return exports, nil
-		case err != nil:
-			return nil, err
-		}
-		if p.Export != "" && p.Name != "main" {
-			exports[p.ImportPath] = p.Export
-		}
-	}
+	return out, nil
 }

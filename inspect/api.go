@@ -32,6 +32,9 @@ type Queues interface {
 	// ListMessages returns the messages of a queue that wait, are delayed, held or dead, without their
 	// arguments. Returns [ErrUnsupported] for a place that the broker cannot show.
 	ListMessages(ctx context.Context, q MessageQuery) (MessagePage, error)
+	// ListKeys returns the fairness keys of a fair queue that have tasks, in the order of their bytes.
+	// Returns [ErrInvalid] for a queue that is not fair.
+	ListKeys(ctx context.Context, q KeyQuery) (KeyPage, error)
 	// PurgeQueue removes the messages that wait in a queue. Held, delayed and dead messages stay. The
 	// tasks get no record.
 	PurgeQueue(ctx context.Context, p Purge) (Change, error)

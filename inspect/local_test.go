@@ -67,6 +67,7 @@ func TestNothingGiven(t *testing.T) {
 	}
 	valid := map[string]any{
 		"GetQueue": "work", "PurgeQueue": inspect.Purge{Queue: "work"}, "PauseQueue": inspect.Pause{Queue: "work"}, "ResumeQueue": "work",
+		"ListKeys":     inspect.KeyQuery{Queue: "work"},
 		"ListMessages": inspect.MessageQuery{Queue: "work", Place: broker.PlaceWaiting}, "CancelTask": inspect.Cancel{ID: "x"},
 		"CancelWorkflow": inspect.WorkflowCancel{Root: "x"}, "RetryWorkflow": inspect.WorkflowRetry{Root: "x"}, "GetWorker": "node",
 		"PauseTasks": inspect.TaskPause{Name: "x"}, "ResumeTasks": "x", "SetLimit": inspect.Limit{Name: "x"}, "ListTasks": inspect.TaskQuery{},

@@ -218,28 +218,54 @@ func (l *Local) existing(ctx context.Context, c *census) ([]string, error) {
 // ListMessages implements [Queues].
 func (l *Local) ListMessages(ctx context.Context, q MessageQuery) (MessagePage, error) {
 	page := MessagePage{Messages: []Message{}}
-	n, err := pageLimit(q.Limit)
-	if err == nil {
-		err = task.CheckName(q.Queue)
-	}
+	n, err := l.pageOf(q.Queue, q.Limit, "messages")
 	if err != nil {
-		return page, wrapped(err)
-	}
-	if l.cfg.Broker == nil {
-		return page, missing("messages", needBroker)
+		return page, err
 	}
 	found, err := broker.List(ctx, l.cfg.Broker, q.Queue, broker.ListQuery{Place: q.Place, Cursor: q.Cursor, Limit: n})
 	if err != nil {
-		if errors.Is(err, broker.ErrMalformed) {
-			return page, errorf(CodeInvalid, "%v", err)
-		}
-		return page, wrapped(err)
+		return page, refused(err)
 	}
 	page.Next = found.Next
 	for i := range found.Messages {
 		page.Messages = append(page.Messages, l.message(q.Place, &found.Messages[i]))
 	}
 	return page, nil
+}
+
+// ListKeys implements [Queues].
+func (l *Local) ListKeys(ctx context.Context, q KeyQuery) (KeyPage, error) {
+	page := KeyPage{Keys: []QueueKey{}}
+	n, err := l.pageOf(q.Queue, q.Limit, "keys")
+	if err != nil {
+		return page, err
+	}
+	found, err := broker.ListKeys(ctx, l.cfg.Broker, q.Queue, q.Cursor, n)
+	page.Next = found.Next
+	for _, k := range found.Keys {
+		page.Keys = append(page.Keys, QueueKey{Key: k.Key, Ready: k.Ready, Held: k.Held, Oldest: utc(k.Oldest), Used: utc(k.Used)})
+	}
+	return page, refused(err)
+}
+
+// pageOf returns the size of a page of a queue. what names the records of the page.
+func (l *Local) pageOf(queue string, limit int, what string) (int, error) {
+	n, err := pageLimit(limit)
+	if err == nil {
+		err = task.CheckName(queue)
+	}
+	if err == nil && l.cfg.Broker == nil {
+		err = missing(what, needBroker)
+	}
+	return n, wrapped(err)
+}
+
+// refused returns an error of the broker for the caller: ErrInvalid for a call that is malformed.
+func refused(err error) error {
+	if errors.Is(err, broker.ErrMalformed) {
+		return errorf(CodeInvalid, "%v", err)
+	}
+	return wrapped(err)
 }
 
 // message describes a message of a queue.
@@ -291,8 +317,7 @@ func (l *Local) PauseQueue(ctx context.Context, p Pause) (Change, error) {
 	}
 	if l.cfg.Settings != nil {
 		return l.change(ctx, c, p, func(c *Change) error {
-			err := settings.PauseQueue(ctx, l.cfg.Settings, p.Queue, l.pauseBy(ctx, p.Until, p.Reason))
-			c.Done, c.Stored = oneIf(err), true
+			err := c.stored(settings.PauseQueue(ctx, l.cfg.Settings, p.Queue, l.pauseBy(ctx, p.Until, p.Reason)))
 			if err == nil {
 				c.Notes = l.unknownQueue(ctx, p.Queue)
 			}

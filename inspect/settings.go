@@ -20,6 +20,14 @@ func (l *Local) theSettings() (settings.Store, error) {
 	return l.cfg.Settings, nil
 }
 
+// settingsOf returns the store of the settings. No queue or task with a bad name has settings.
+func (l *Local) settingsOf(name string) (settings.Store, error) {
+	if err := task.CheckName(name); err != nil {
+		return nil, wrapped(err)
+	}
+	return l.theSettings()
+}
+
 // ListSettings implements [Settings]. It reads all settings.
 func (l *Local) ListSettings(ctx context.Context, q SettingsQuery) (SettingsPage, error) {
 	page := SettingsPage{Settings: []Setting{}}
@@ -40,7 +48,7 @@ func (l *Local) ListSettings(ctx context.Context, q SettingsQuery) (SettingsPage
 		return page, wrapped(err)
 	}
 	s := settings.Read(values)
-	all := append(merged(true, s.QueuePauses, s.QueueLimits, s.QueueBreakers), merged(false, s.TaskPauses, s.TaskLimits, s.TaskBreakers)...)
+	all := append(merged(true, s.QueuePauses, s.QueueLimits, s.QueueBreakers, s.QueueBounds), merged(false, s.TaskPauses, s.TaskLimits, s.TaskBreakers, nil)...)
 	page.Settings = all[min(skip, len(all)):min(skip+n, len(all))]
 	if skip+n < len(all) {
 		page.Next = strconv.Itoa(skip + n)
@@ -49,8 +57,8 @@ func (l *Local) ListSettings(ctx context.Context, q SettingsQuery) (SettingsPage
 }
 
 // merged returns the settings of each queue, or of each name, in the order of their names.
-func merged(queues bool, pauses map[string]settings.Pause, limits map[string]settings.Limit, breakers map[string]settings.Breaker) []Setting {
-	names := slices.Concat(slices.Collect(maps.Keys(pauses)), slices.Collect(maps.Keys(limits)), slices.Collect(maps.Keys(breakers)))
+func merged(queues bool, pauses map[string]settings.Pause, limits map[string]settings.Limit, breakers map[string]settings.Breaker, bounds map[string]settings.Bounds) []Setting {
+	names := slices.Concat(slices.Collect(maps.Keys(pauses)), slices.Collect(maps.Keys(limits)), slices.Collect(maps.Keys(breakers)), slices.Collect(maps.Keys(bounds)))
 	slices.Sort(names)
 	all := []Setting{}
 	for _, name := range slices.Compact(names) {
@@ -67,7 +75,10 @@ func merged(queues bool, pauses map[string]settings.Pause, limits map[string]set
 		if b, ok := breakers[name]; ok {
 			s.Breaker = &Breaker{Until: utc(b.Until), Trips: b.Trips, Node: b.Node, Reason: b.Why}
 		}
-		if s.Pause != nil || s.Limit != nil || s.Breaker != nil {
+		if b, ok := bounds[name]; ok {
+			s.Bounds = &b
+		}
+		if s.Pause != nil || s.Limit != nil || s.Breaker != nil || s.Bounds != nil {
 			all = append(all, s)
 		}
 	}
@@ -112,27 +123,19 @@ func (l *Local) pauseBy(ctx context.Context, until time.Time, reason string) set
 // PauseTasks implements [Settings].
 func (l *Local) PauseTasks(ctx context.Context, p TaskPause) (Change, error) {
 	c := Change{Do: DoPauseTasks, Target: p.Name}
-	if err := task.CheckName(p.Name); err != nil {
-		return c, wrapped(err)
-	}
-	store, err := l.theSettings()
+	store, err := l.settingsOf(p.Name)
 	if err != nil {
 		return c, err
 	}
 	return l.change(ctx, c, p, func(c *Change) error {
-		err := settings.PauseTask(ctx, store, p.Name, l.pauseBy(ctx, p.Until, p.Reason))
-		c.Done, c.Stored = oneIf(err), true
-		return err
+		return c.stored(settings.PauseTask(ctx, store, p.Name, l.pauseBy(ctx, p.Until, p.Reason)))
 	})
 }
 
 // ResumeTasks implements [Settings].
 func (l *Local) ResumeTasks(ctx context.Context, name string) (Change, error) {
 	c := Change{Do: DoResumeTasks, Target: name}
-	if err := task.CheckName(name); err != nil {
-		return c, wrapped(err)
-	}
-	store, err := l.theSettings()
+	store, err := l.settingsOf(name)
 	if err != nil {
 		return c, err
 	}
@@ -149,13 +152,10 @@ func (l *Local) ResumeTasks(ctx context.Context, name string) (Change, error) {
 // SetLimit implements [Settings].
 func (l *Local) SetLimit(ctx context.Context, limit Limit) (Change, error) {
 	c := Change{Do: DoSetLimit, Target: limit.Queue + limit.Name}
-	if (limit.Queue == "") == (limit.Name == "") {
-		return c, errorf(CodeInvalid, "set one of Queue and Name")
+	if (limit.Queue == "") == (limit.Name == "") || limit.Bounds != nil && limit.Queue == "" {
+		return c, errorf(CodeInvalid, "set one of Queue and Name, and Bounds with Queue only")
 	}
-	if err := task.CheckName(c.Target); err != nil {
-		return c, wrapped(err)
-	}
-	store, err := l.theSettings()
+	store, err := l.settingsOf(c.Target)
 	if err != nil {
 		return c, err
 	}
@@ -164,9 +164,15 @@ func (l *Local) SetLimit(ctx context.Context, limit Limit) (Change, error) {
 		if limit.Queue == "" {
 			set = settings.LimitTask
 		}
-		err := set(ctx, store, c.Target, settings.Limit{Rate: limit.Rate, Concurrency: limit.Concurrency, By: utf.Cut(l.actor(ctx), settings.MaxBy)})
-		c.Done, c.Stored = oneIf(err), true
-		if err == nil && limit.Queue != "" && (limit.Rate != "" || limit.Concurrency > 0) {
+		by := utf.Cut(l.actor(ctx), settings.MaxBy)
+		if limit.Bounds != nil {
+			b := *limit.Bounds
+			b.By = by
+			err = settings.BoundQueue(ctx, store, limit.Queue, b)
+		} else {
+			err = set(ctx, store, c.Target, settings.Limit{Rate: limit.Rate, Concurrency: limit.Concurrency, By: by})
+		}
+		if c.stored(err) == nil && limit.Queue != "" && (limit.Rate != "" || limit.Concurrency > 0 || limit.Bounds != nil && !limit.Bounds.IsZero()) {
 			c.Notes = l.unknownQueue(ctx, limit.Queue)
 		}
 		return err
@@ -181,18 +187,16 @@ func (l *Local) ServeQueue(ctx context.Context, s Serve) (Change, error) {
 		return c, err
 	}
 	return l.change(ctx, c, s, func(c *Change) error {
-		err := settings.ServeQueue(ctx, store, s.Group, s.Queue, settings.Served{
+		return c.stored(settings.ServeQueue(ctx, store, s.Group, s.Queue, settings.Served{
 			Workers: s.Workers, Removed: s.Leave, By: utf.Cut(l.actor(ctx), settings.MaxBy),
-		})
-		c.Done, c.Stored = oneIf(err), true
-		return err
+		}))
 	})
 }
 
-// oneIf returns 1 for a change that was made.
-func oneIf(err error) int {
-	if err == nil {
-		return 1
+// stored notes that a change is stored, and that it was made unless err is set. It returns err.
+func (c *Change) stored(err error) error {
+	if c.Stored = true; err == nil {
+		c.Done = 1
 	}
-	return 0
+	return err
 }

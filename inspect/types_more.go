@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"time"
 
+	"github.com/swarmiji/swarmiji/settings"
 	"github.com/swarmiji/swarmiji/task"
 )
 
@@ -381,6 +382,8 @@ type Setting struct {
 	Pause   *StoredPause `json:"pause,omitempty"`
 	Limit   *StoredLimit `json:"limit,omitempty"`
 	Breaker *Breaker     `json:"breaker,omitempty"`
+	// Bounds are those of a fair queue, see settings.BoundQueue.
+	Bounds *settings.Bounds `json:"bounds,omitempty"`
 }
 
 // StoredLimit describes a stored limit.
@@ -412,6 +415,9 @@ type Limit struct {
 	Name        string `json:"name,omitempty"`
 	Rate        string `json:"rate,omitempty"`
 	Concurrency int    `json:"concurrency,omitempty"`
+	// Bounds change the stored bounds of a fair queue in place of its limit. Without any part they
+	// remove the stored bounds, see settings.BoundQueue.
+	Bounds *settings.Bounds `json:"bounds,omitempty"`
 }
 
 // Serve says which consumers serve a queue.

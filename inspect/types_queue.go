@@ -162,6 +162,28 @@ type Change struct {
 	Notes []string `json:"notes,omitempty"`
 }
 
+// KeyQuery selects a page of the fairness keys of a queue.
+type KeyQuery struct {
+	Queue  string `json:"queue"`
+	Limit  int    `json:"limit,omitempty"`
+	Cursor string `json:"cursor,omitempty"`
+}
+
+// KeyPage is a page of the fairness keys of a queue.
+type KeyPage struct {
+	Keys []QueueKey `json:"keys"`
+	Next string     `json:"next,omitempty"`
+}
+
+// QueueKey counts the tasks of a fairness key.
+type QueueKey struct {
+	Key    string    `json:"key"`
+	Ready  int       `json:"ready"`           // they wait for a consumer
+	Held   int       `json:"held"`            // -1: unknown, because no consumer uses bounds
+	Oldest time.Time `json:"oldest,omitzero"` // since when the oldest ready task waits
+	Used   time.Time `json:"used,omitzero"`   // the rate of the key is used until then
+}
+
 // Problem names a refused record and the reason.
 type Problem struct {
 	ID     string `json:"id"`

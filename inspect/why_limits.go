@@ -2,11 +2,10 @@ package inspect
 
 import (
 	"context"
-	"fmt"
-	"strings"
 	"time"
 
 	"github.com/swarmiji/swarmiji/capability"
+	"github.com/swarmiji/swarmiji/inspect/internal/limits"
 	"github.com/swarmiji/swarmiji/limit"
 	"github.com/swarmiji/swarmiji/settings"
 	"github.com/swarmiji/swarmiji/task"
@@ -22,8 +21,8 @@ func (x *explainer) explainLimits(ctx context.Context, postponed bool) error {
 			if err != nil {
 				return err
 			}
-			if h, full := fullOf(u, p); full {
-				r := Reason{Kind: KindLimit, Key: p.Key, Holder: h, Task: taskOfHolder(h), Queue: x.queue}
+			if h, id, full := limits.Full(u, p); full {
+				r := Reason{Kind: KindLimit, Key: p.Key, Holder: h, Task: id, Queue: x.queue}
 				if r.Task != "" {
 					r.Help = findTask(r.Task)
 				}
@@ -72,8 +71,8 @@ func (x *explainer) explainStored(ctx context.Context, reader limit.Reader, key 
 		if err != nil {
 			return err
 		}
-		h, full := fullOf(u, p)
-		reason.Holder, reason.Task, reason.At = h, taskOfHolder(h), until
+		h, id, full := limits.Full(u, p)
+		reason.Holder, reason.Task, reason.At = h, id, until
 		switch {
 		case full:
 			x.add(reason, "It waits for the limit of %s, %d at once: %d are held, for example by %s.", of, l.Concurrency, u.Held, h)
@@ -84,21 +83,9 @@ func (x *explainer) explainStored(ctx context.Context, reader limit.Reader, key 
 		}
 	}
 	if postponed {
-		x.add(reason, "The limit of %s is %s%s: a task over it is postponed, and tried again when it is due.", of, figures(&l), where)
+		x.add(reason, "The limit of %s is %s%s: a task over it is postponed, and tried again when it is due.", of, limits.Figures(&l), where)
 	}
 	return nil
-}
-
-// figures returns the numbers of a limit for people.
-func figures(l *settings.Limit) string {
-	var all []string
-	if l.Rate != "" {
-		all = append(all, l.Rate)
-	}
-	if l.Concurrency > 0 {
-		all = append(all, fmt.Sprintf("%d at once", l.Concurrency))
-	}
-	return strings.Join(all, " and ")
 }
 
 // usage returns the use of a limit, and the time until which its rate admits no start: zero if it
@@ -116,20 +103,4 @@ func (x *explainer) usage(ctx context.Context, reader limit.Reader, p limit.Perm
 		until = x.now.Add(wait)
 	}
 	return u, until, nil
-}
-
-// fullOf reports whether a permit has no place left, and names one of its holders.
-func fullOf(u limit.Usage, p limit.Permit) (holder string, full bool) {
-	if p.Max == 0 || u.Held+max(p.Weight, 1) <= p.Max || len(u.Holders) == 0 {
-		return "", false
-	}
-	return u.Holders[0].Name, true
-}
-
-// taskOfHolder returns the task of a holder of package limit, or "".
-func taskOfHolder(name string) task.ID {
-	if id, _, ok := strings.Cut(name, "/"); ok && task.ID(id).Check() == nil {
-		return task.ID(id)
-	}
-	return ""
 }

@@ -91,7 +91,7 @@ type Aside struct {
 const (
 	ofQueue, ofTask, ofGroup, ofAside = "queue", "task", "group", "aside"
 
-	isPause, isLimit, isBreaker, isQueues = "pause", "limit", "breaker", "queues"
+	isPause, isLimit, isBreaker, isQueues, isBounds = "pause", "limit", "breaker", "queues", "bounds"
 )
 
 // QueuePause is the key of the pause of a queue.
@@ -136,6 +136,7 @@ func AsideOf(queue, task string) Key[Aside] { return Key[Aside]{ofAside + "/" + 
 type State struct {
 	QueuePauses, TaskPauses     map[string]Pause
 	QueueLimits, TaskLimits     map[string]Limit
+	QueueBounds                 map[string]Bounds
 	QueueBreakers, TaskBreakers map[string]Breaker
 	Groups                      map[string]Group
 	// Aside has an entry "QUEUE/TASK" for each AsideOf, with its revision.
@@ -151,7 +152,7 @@ func Read(values []Value) State {
 		QueuePauses: make(map[string]Pause), TaskPauses: make(map[string]Pause),
 		QueueLimits: make(map[string]Limit), TaskLimits: make(map[string]Limit),
 		QueueBreakers: make(map[string]Breaker), TaskBreakers: make(map[string]Breaker),
-		Groups: make(map[string]Group), Aside: make(map[string]uint64),
+		QueueBounds: make(map[string]Bounds), Groups: make(map[string]Group), Aside: make(map[string]uint64),
 	}
 	for i := range values {
 		v := &values[i]
@@ -167,6 +168,8 @@ func Read(values []Value) State {
 			ok = read(s.TaskPauses, name, v.Data)
 		case [2]string{ofQueue, isLimit}:
 			ok = read(s.QueueLimits, name, v.Data)
+		case [2]string{ofQueue, isBounds}:
+			ok = read(s.QueueBounds, name, v.Data)
 		case [2]string{ofTask, isLimit}:
 			ok = read(s.TaskLimits, name, v.Data)
 		case [2]string{ofQueue, isBreaker}:

@@ -3,6 +3,7 @@ package task
 import (
 	"context"
 	"errors"
+	"time"
 )
 
 // Errors of checkpoints.
@@ -11,7 +12,7 @@ var (
 	// returned.
 	ErrNoCheckpoints = errors.New("swarmiji: checkpoints need the context of a handler that a consumer runs")
 	// ErrBadCheckpoint reports a name that is invalid or used twice in an attempt, or a value that
-	// cannot be encoded or decoded.
+	// cannot be encoded or decoded. It also reports a handler that ignored an error of Sleep or Await.
 	ErrBadCheckpoint = errors.New("swarmiji: bad checkpoint")
 )
 
@@ -26,6 +27,11 @@ type Checkpointer interface {
 	LoadCheckpoint(ctx context.Context, name string, into any) (found bool, err error)
 	// SaveCheckpoint stores a value in place of any other one with this name.
 	SaveCheckpoint(ctx context.Context, name string, v any) error
+	// Sleep implements the function [Sleep].
+	Sleep(ctx context.Context, name string, d time.Duration) error
+	// Await implements the function [Await]. It decodes the answer into the pointer into, or returns
+	// wait. The name is wait.Checkpoint.
+	Await(ctx context.Context, wait *DeferVerdict, into any) error
 }
 
 // CheckpointBy sets the Checkpointer of the task. Consumers call it before the middleware.

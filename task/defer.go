@@ -11,11 +11,15 @@ import (
 // DefaultAnswerWithin is the default of [AnswerWithin].
 const DefaultAnswerWithin = 24 * time.Hour
 
-// DeferVerdict is the error that [Defer] returns.
+// DeferVerdict is the error that [Defer] returns, and [Await] without an answer.
 type DeferVerdict struct {
 	// with the task's name, the key of the answer; "": the key given to [Expect]
 	Key     string
 	Timeout Opt[time.Duration] // how long to wait for the answer; default: [DefaultAnswerWithin]
+	// the name of Await: the answer is stored there and the task runs again; "": it is the result
+	Checkpoint string
+	// called by Await after it has reserved the key, see [Requesting]; may be nil
+	Request func(ctx context.Context) error
 }
 
 // DeferOption sets something on a [DeferVerdict].
@@ -26,6 +30,14 @@ type DeferOption func(*DeferVerdict)
 // answer has come already.
 func AnswerWithin(d time.Duration) DeferOption {
 	return func(v *DeferVerdict) { v.Timeout = Set(max(d, 0)) }
+}
+
+// Requesting gives [Await] a function that sends the request for the answer. Await reserves the key
+// first, so that no answer can come too early. Its error is returned by Await, and the reservation
+// ends with the attempt. fn runs again if the process dies before the attempt has ended. Defer
+// ignores this option: its handlers call [Expect].
+func Requesting(fn func(ctx context.Context) error) DeferOption {
+	return func(v *DeferVerdict) { v.Request = fn }
 }
 
 // Defer returns an error that ends the attempt but not the task: the result comes later as an

@@ -237,3 +237,40 @@ func TestDelayForNoQueueInFreshNamespace(t *testing.T) {
 		t.Errorf("PublishAt: %v, want ErrNoQueue", err)
 	}
 }
+
+// TestDelayLevelDeleted shows that a process makes a deleted delay level again.
+func TestDelayLevelDeleted(t *testing.T) {
+	ns := testserver.Namespace()
+	b := connect(t, amqpbroker.Config{Namespace: ns, QueueType: amqpbroker.Classic})
+	q := declared(t, b)
+	s := subscribe(t, b, q, 10)
+	publish := map[string]func(m *broker.Message, at time.Time) error{
+		"single": func(m *broker.Message, at time.Time) error { return b.PublishAt(testwait.Long(t), q, m, at) },
+		"batch": func(m *broker.Message, at time.Time) error {
+			batch := []broker.Outgoing{{Queue: q, Message: m, At: at}}
+			if err := b.PublishBatch(testwait.Long(t), batch); !errors.Is(err, broker.ErrNoQueue) {
+				t.Errorf("a batch without a level: %v, want ErrNoQueue", err)
+			}
+			return b.PublishBatch(testwait.Long(t), batch)
+		},
+	}
+	if err := publish["single"](message("makes the levels"), time.Now().Add(time.Millisecond)); err != nil {
+		t.Fatal(err)
+	}
+	ack(t, receive(t, s))
+	for name, send := range publish {
+		for level := range 10 {
+			if err := testserver.RequireRabbit(t).DeleteQueue(fmt.Sprintf("swj.%s.delay.step.%02d", ns, level)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := send(message(name), time.Now().Add(100*time.Millisecond)); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		d := receive(t, s)
+		if d.Message().ID != name {
+			t.Errorf("received %s, want %s", d.Message().ID, name)
+		}
+		ack(t, d)
+	}
+}

@@ -34,6 +34,8 @@ type Broker struct {
 
 	queues sync.Map // name -> *levels, of known queues that have levels or are fair
 	lanes  lanes.Counter
+	// learned maps a queue to the *learning of its levels.
+	learned sync.Map
 	// bound maps an AMQP queue to the number of the connection con on which it was bound to the delay
 	// exchanges.
 	bound  sync.Map
@@ -51,6 +53,8 @@ type Broker struct {
 
 	// delaysFound says that the queues of the delay levels were just declared or found one by one.
 	delaysFound atomic.Bool
+	// delaysLost says that a delayed message found no level to wait in.
+	delaysLost atomic.Bool
 
 	mu     sync.Mutex
 	closed bool
@@ -74,6 +78,7 @@ var (
 	_ broker.Witness        = (*Broker)(nil)
 	_ broker.Subscription   = (*subscription)(nil)
 	_ broker.Resizer        = (*subscription)(nil)
+	_ broker.Divider        = (*subscription)(nil)
 	_ broker.Delivery       = (*delivery)(nil)
 	_ broker.SyncAcker      = (*delivery)(nil)
 	_ broker.AckChecker     = (*delivery)(nil)
@@ -145,7 +150,7 @@ func (b *Broker) Locate(queue string) (exchange, routingKey string) {
 // be sent. After ErrIndeterminate, m may be in the queue.
 func (b *Broker) Publish(ctx context.Context, queue string, m *broker.Message) error {
 	var p amqp.Publishing
-	key, err := b.encodeAndRoute(&p, queue, m)
+	key, err := b.encodeAndRoute(ctx, &p, queue, m)
 	if err == nil {
 		err = b.direct.Publish(ctx, "", key, &p)
 	}
@@ -156,15 +161,19 @@ func (b *Broker) Publish(ctx context.Context, queue string, m *broker.Message) e
 }
 
 // encodeAndRoute fills p with m and returns the name of the AMQP queue for its priority and, if the
-// queue is fair, its lane. It counts m as a submission of its key. It sends nothing. Returns
-// ErrMalformed or ErrTooLarge if m cannot be sent, ErrMalformed if the queue name is not valid.
-func (b *Broker) encodeAndRoute(p *amqp.Publishing, queue string, m *broker.Message) (key string, err error) {
+// queue is fair, its lane. It counts m as a submission of its key. It publishes nothing, but may
+// ask the server for the levels of the queue, see learnLevels. Returns ErrMalformed or ErrTooLarge
+// if m cannot be sent, ErrMalformed if the queue name is not valid.
+func (b *Broker) encodeAndRoute(ctx context.Context, p *amqp.Publishing, queue string, m *broker.Message) (key string, err error) {
 	if err := b.encode(p, m); err != nil {
 		return "", err
 	}
 	v, ok := b.queues.Load(queue)
 	if !ok {
-		return b.route(queue, m.Priority)
+		b.learnLevels(ctx, queue, m)
+		if v, ok = b.queues.Load(queue); !ok {
+			return b.route(queue, m.Priority)
+		}
 	}
 	l := v.(*levels) //nolint:forcetypeassert // nothing else is in it
 	first := l.level(m.Priority) * l.width()
@@ -191,7 +200,7 @@ func (b *Broker) PublishAt(ctx context.Context, queue string, m *broker.Message,
 		return b.Publish(ctx, queue, m)
 	}
 	var p amqp.Publishing
-	key, err := b.encodeAndRoute(&p, queue, m)
+	key, err := b.encodeAndRoute(ctx, &p, queue, m)
 	if err == nil {
 		err = b.publishDelayed(ctx, key, &p, at)
 	}
@@ -211,7 +220,7 @@ func (b *Broker) PublishBatch(ctx context.Context, ms []broker.Outgoing) error {
 	var directAt, delayedAt []int
 	for i := range ms {
 		o := &ms[i]
-		key, err := b.encodeAndRoute(&publishings[i], o.Queue, o.Message)
+		key, err := b.encodeAndRoute(ctx, &publishings[i], o.Queue, o.Message)
 		if err != nil {
 			errs[i] = err
 			continue
@@ -235,7 +244,9 @@ func (b *Broker) PublishBatch(ctx context.Context, ms []broker.Outgoing) error {
 		directAt = append(directAt, i)
 	}
 	assignErrors(errs, directAt, b.direct.PublishBatch(ctx, direct))
-	assignErrors(errs, delayedAt, b.delayed.PublishBatch(ctx, delayed))
+	late := b.delayed.PublishBatch(ctx, delayed)
+	b.noteLostDelays(errors.Join(late...))
+	assignErrors(errs, delayedAt, late)
 	failed := false
 	for i, err := range errs {
 		if err != nil {

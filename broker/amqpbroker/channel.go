@@ -270,8 +270,8 @@ func (g *channel) add(d *delivery) {
 	}
 }
 
-// remove removes d from the unsettled list and updates the counters. If the prefetch of an urgent
-// level was used up, it sets st.unsure: less urgent levels wait. If orphans free prefetch it wakes
+// remove removes d from the unsettled list and updates the counters. If the prefetch of a level
+// for which others wait was used up, it sets st.unsure. If orphans free prefetch it wakes
 // the stream to start another consumer. If d was the last delivery it closes the channel of
 // settledSignal. Call it with g.mu held.
 func (g *channel) remove(d *delivery) {
@@ -287,7 +287,7 @@ func (g *channel) remove(d *delivery) {
 	}
 	d.prev, d.next = nil, nil
 	d.consumer.unsettled--
-	if g.st.urgent && g.unsettled >= g.capacity {
+	if g.st.awaited && g.unsettled >= g.capacity {
 		g.st.unsure.Store(true)
 	}
 	g.unsettled--

@@ -43,7 +43,7 @@ func bench(t *testing.T) (b *Broker, queue string, g *channel, d *delivery) {
 	s.line = receive.NewLine(&s.mu, s.pop)
 	s.fetch, s.end = context.WithCancel(ctx)
 	t.Cleanup(s.end)
-	s.addStreams(100)
+	s.addStreams(100, 0)
 	st := s.streams[0]
 	sess, err := b.con.Session(ctx)
 	if err != nil {

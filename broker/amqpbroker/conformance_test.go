@@ -154,7 +154,7 @@ func harness(t testing.TB, srv *testserver.Rabbit, namespace string, typ amqpbro
 		Prefix: testserver.Namespace(),
 		Secret: srv.Password(),
 		Promises: brokertest.Promises{
-			Durable: true, ExactCount: typ == amqpbroker.Quorum, Order: true, Priorities: true, Lanes: true, Delays: true, Batch: true,
+			Durable: true, ExactCount: typ == amqpbroker.Quorum, Order: true, Priorities: true, Lanes: true, Floor: true, Delays: true, Batch: true,
 			SyncAck: true, Resize: true, Inspect: true, DeadLetters: true, Watch: true, Witness: true, MaxBody: testMaxBody,
 		},
 		ModelChecks: 5,

@@ -2,6 +2,7 @@ package amqpbroker
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/bits"
 	"strings"
@@ -14,49 +15,60 @@ import (
 )
 
 // A delayed message waits in one queue for each 1 in the binary form of its delay in milliseconds.
-// Level n holds a message for 2^n ms and then dead-letters it to the exchange of the level below.
+// Level n holds a message for 2^n ms and then dead-letters it to the exchange of its level. All
+// messages of one level wait equally long, so none blocks another.
 //
-// The routing key holds the bits, from the highest level to level 0, and the target queue. Each
-// exchange checks its own bit: 1 routes into its queue, 0 to the next exchange. All messages of one
-// level wait equally long, so none blocks another.
+// The routing key names the levels, then "q" and the target queue: "06.09.12.q.mail". Each exchange
+// looks for the word after its own and routes into the queue of that level, or to the end. A short
+// key is cheap: the server compares topics word by word.
+//
+// The longest wait is the last one. So many messages that are due at once pass one level then, not
+// all.
 
 const (
 	// delayLevels levels are enough for 8.7 years. The server refuses a time to live of 2^41 ms or
 	// more.
 	delayLevels = 38
 	maxDelay    = 1<<delayLevels - 1 // ms
-	// coarseDelay is the delay above which it is rounded up to a multiple of 1,024 ms. That saves half
-	// of the hops.
-	coarseDelay = int64(time.Hour / time.Millisecond)
-	coarseBits  = 10
+	// delayBits is the number of binary digits of a delay that are kept: it is rounded up by at most
+	// 1/32. That limits the number of its levels.
+	delayBits = 6
+	// coarsest limits the rounding to multiples of 2^10 ms.
+	coarsest = 10
 )
 
-// delayMillis returns d in milliseconds, rounded up, at least 1. Delays of more than an hour are
-// rounded up to a multiple of 1,024 ms. Returns ErrUnsupported for more than 8.7 years.
+// delayMillis returns d in milliseconds, rounded up to delayBits binary digits, at most to a
+// multiple of 1,024 ms, at least 1. Returns ErrUnsupported for more than 8.7 years.
 func delayMillis(d time.Duration) (int64, error) {
 	ms := int64(d / time.Millisecond)
 	if d%time.Millisecond > 0 {
 		ms++
 	}
-	if ms > coarseDelay {
-		ms = (ms + 1<<coarseBits - 1) >> coarseBits << coarseBits
-	}
+	ms = max(ms, 1)
+	unit := lowestBit(bits.Len64(uint64(ms)) - 1)
+	ms = (ms + 1<<unit - 1) >> unit << unit
 	if ms > maxDelay {
 		return 0, fmt.Errorf("%w: a delay of %v is longer than 8.7 years", broker.ErrUnsupported, d)
 	}
-	return max(ms, 1), nil
+	return ms, nil
 }
+
+// lowestBit returns the lowest bit that a delay may have whose highest bit is the given one.
+func lowestBit(highest int) int { return min(max(highest+1-delayBits, 0), coarsest) }
 
 // delayKey returns the routing key that delays a message by ms milliseconds and then routes it to
 // amqpQueue.
 func (n names) delayKey(ms int64, amqpQueue string) string {
 	topic := n.topic(amqpQueue)
 	var s strings.Builder
-	s.Grow(2*delayLevels + len(topic))
-	for level := delayLevels - 1; level >= 0; level-- {
-		s.WriteByte('0' + byte(ms>>level&1))
-		s.WriteByte('.')
+	s.Grow(3*bits.OnesCount64(uint64(ms)) + 2 + len(topic))
+	for level := range delayLevels {
+		if ms>>level&1 == 1 {
+			s.WriteString(levelWord(level))
+			s.WriteByte('.')
+		}
 	}
+	s.WriteString("q.")
 	s.WriteString(topic)
 	return s.String()
 }
@@ -77,24 +89,62 @@ func (b *Broker) delayRoute(ctx context.Context, amqpQueue string, at time.Time)
 	if err := b.delayed.Open(ctx); err != nil {
 		return "", "", err
 	}
+	if b.delaysLost.Load() {
+		if err := b.restoreDelays(ctx); err != nil {
+			return "", "", err
+		}
+	}
 	ms, err := delayMillis(time.Until(at))
 	if err != nil {
 		return "", "", err
 	}
-	return b.names.delay(bits.Len64(uint64(ms)) - 1), b.names.delayKey(ms, amqpQueue), nil
+	return b.names.delayEnter(), b.names.delayKey(ms, amqpQueue), nil
 }
 
 // publishDelayed publishes p so that it reaches amqpQueue at the time at and not earlier. It waits
 // for the server's confirmation. It changes p: the expiration moves into a header and Timestamp
 // becomes at. Returns the errors of delayRoute and of the publish.
 func (b *Broker) publishDelayed(ctx context.Context, amqpQueue string, p *amqp.Publishing, at time.Time) error {
-	exchange, key, err := b.delayRoute(ctx, amqpQueue, at)
-	if err != nil {
-		return err
-	}
 	hideExpiration(p)
 	p.Timestamp = at // no consumer receives it earlier
-	return b.delayed.Publish(ctx, exchange, key, p)
+	for again := false; ; again = true {
+		exchange, key, err := b.delayRoute(ctx, amqpQueue, at)
+		if err == nil {
+			err = b.delayed.Publish(ctx, exchange, key, p)
+			b.noteLostDelays(err)
+		}
+		if again || !errors.Is(err, amqpconn.ErrUnroutable) {
+			return err
+		}
+	}
+}
+
+// noteLostDelays makes the next delayRoute declare the levels again, if err says that one is
+// missing.
+func (b *Broker) noteLostDelays(err error) {
+	if errors.Is(err, amqpconn.ErrUnroutable) {
+		b.delaysLost.Store(true)
+	}
+}
+
+// restoreDelays declares all delay levels again and clears b.delaysLost. It waits for the server
+// and returns its error.
+func (b *Broker) restoreDelays(ctx context.Context) error {
+	if err := b.retry(ctx, b.declareDelaysSingly); err != nil {
+		return err
+	}
+	err := b.retry(ctx, func(sess *amqpconn.Session) error {
+		return sess.Do(ctx, func(ch *amqp.Channel) error {
+			if err := b.declareDelays(ch, false); err != nil {
+				return err
+			}
+			return ch.Qos(0, 0, false) // a round trip
+		})
+	})
+	if err == nil {
+		b.delaysLost.Store(false)
+	}
+	return err
 }
 
 // bind checks that amqpQueue exists and binds it to the exchange at the end of the delay levels,
@@ -159,8 +209,10 @@ func (b *Broker) declareDeliverExchange(ctx context.Context, sess *amqpconn.Sess
 	return err
 }
 
-// setUpDelays declares the delay exchanges and queues on a new publishing channel, and waits for
-// the server. The Publisher calls it and opens another channel after an error.
+// setUpDelays makes sure that the delay levels exist, for a new publishing channel, and waits for
+// the server. The Publisher calls it and opens another channel after an error. If the exchange
+// delayEnter exists, everything else does: it is declared last. Otherwise setUpDelays declares the
+// levels.
 //
 // If the queues exist with other settings, the server closes the channel. Another process may be
 // configured with another queue type. Then setUpDelays declares each queue singly, sets
@@ -169,6 +221,9 @@ func (b *Broker) declareDeliverExchange(ctx context.Context, sess *amqpconn.Sess
 func (b *Broker) setUpDelays(ch *amqp.Channel) error {
 	if b.delaysFound.Swap(false) {
 		return b.declareDelays(ch, false)
+	}
+	if found, err := b.findDelays(); found || err != nil {
+		return err
 	}
 	closed := ch.NotifyClose(make(chan *amqp.Error, 1))
 	err := b.declareDelays(ch, true)
@@ -207,31 +262,36 @@ func (b *Broker) declareDelaysSingly(sess *amqpconn.Session) error {
 	return nil
 }
 
-// nextExchange returns the exchange to which the queue of a delay level dead-letters: that of the
-// level below, or after level 0 the exchange that routes to the queues.
-func (b *Broker) nextExchange(level int) string {
-	if level == 0 {
-		return b.names.deliver()
+// findDelays reports whether the delay levels exist. It logs a warning, once, if their queues have
+// other settings than this process would give them. It waits for the server.
+func (b *Broker) findDelays() (found bool, err error) {
+	missing, err := b.isMissing(b.stop, func(ch *amqp.Channel) error {
+		return ch.ExchangeDeclarePassive(b.names.delayEnter(), amqp.ExchangeTopic, true, false, false, false, nil)
+	})
+	if missing || err != nil {
+		return false, err
 	}
-	return b.names.delay(level - 1)
+	return true, b.retry(b.stop, func(sess *amqpconn.Session) error {
+		return b.declareOne(b.stop, sess, b.names.delay(0), b.delayArgs(0))
+	})
 }
 
-// delayArgs returns the arguments of the queue of a delay level: 2^level ms time to live, then
-// nextExchange.
+// delayArgs returns the arguments of the queue of a delay level: 2^level ms time to live, then the
+// exchange of the level.
 func (b *Broker) delayArgs(level int) amqp.Table {
 	return b.queueArgs(amqp.Table{
 		"x-message-ttl":          int64(1) << level,
-		"x-dead-letter-exchange": b.nextExchange(level),
+		"x-dead-letter-exchange": b.names.delay(level),
 	})
 }
 
 // declareDelays declares the exchanges of all delay levels and their bindings on ch, and their
-// queues if queues is true. The requests ask for no answer, which saves 150 round trips. If the
-// server refuses one it closes the channel. The next request with an answer then fails. Returns an
-// error only if a request cannot be sent.
+// queues if queues is true. The exchange delayEnter is last. The requests ask for no answer, which
+// saves hundreds of round trips. If the server refuses one it closes the channel. The next request
+// with an answer then fails. Returns an error only if a request cannot be sent.
 func (b *Broker) declareDelays(ch *amqp.Channel, queues bool) error {
 	for level := range delayLevels {
-		name, next := b.names.delay(level), b.nextExchange(level)
+		name := b.names.delay(level)
 		if err := ch.ExchangeDeclare(name, amqp.ExchangeTopic, true, false, false, true, nil); err != nil {
 			return err
 		}
@@ -240,11 +300,21 @@ func (b *Broker) declareDelays(ch *amqp.Channel, queues bool) error {
 				return err
 			}
 		}
-		skip := strings.Repeat("*.", delayLevels-1-level)
-		if err := ch.QueueBind(name, skip+"1.#", name, true, nil); err != nil {
+		if err := ch.ExchangeBind(b.names.deliver(), "#."+levelWord(level)+".q.#", name, true, nil); err != nil {
 			return err
 		}
-		if err := ch.ExchangeBind(next, skip+"0.#", name, true, nil); err != nil {
+		for before := lowestBit(level); before < level; before++ {
+			if err := ch.QueueBind(name, "#."+levelWord(before)+"."+levelWord(level)+".#", b.names.delay(before), true, nil); err != nil {
+				return err
+			}
+		}
+	}
+	enter := b.names.delayEnter()
+	if err := ch.ExchangeDeclare(enter, amqp.ExchangeTopic, true, false, false, true, nil); err != nil {
+		return err
+	}
+	for level := range delayLevels {
+		if err := ch.QueueBind(b.names.delay(level), levelWord(level)+".#", enter, true, nil); err != nil {
 			return err
 		}
 	}

@@ -1,12 +1,11 @@
 package amqpbroker_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"regexp"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -99,101 +98,29 @@ func TestBacklogOfAKeyIsInLanes(t *testing.T) {
 	}
 }
 
-// TestLightKeyPassesABacklog shows the bound: once a light task is held, it starts after the turns
-// of the other lanes.
-func TestLightKeyPassesABacklog(t *testing.T) {
+// TestPublisherThatHasNotDeclared shows that a process which only publishes learns the levels and
+// the fairness of a queue. A plain queue stays plain.
+func TestPublisherThatHasNotDeclared(t *testing.T) {
 	t.Parallel()
-	b := connect(t, amqpbroker.Config{})
-	q := fairQueue(t, b)
-	const backlog, lights, others = 400, 10, 4 + 2 + 1 // others: the turns of the lanes 1 to 3
-	dump(t, b, q, "heavy", backlog)
-	s := subscribe(t, connect(t, amqpbroker.Config{}), q, 8)
-	starts := 0
-	start := func() (id string) {
-		d := receive(t, s)
-		ack(t, d)
-		starts++
-		return d.Message().ID
-	}
-	for light := range lights {
-		for range 20 {
-			start()
-		}
-		id := fmt.Sprintf("light-%d", light)
-		publish(t, b, q, keyed(id, id))
-		testwait.Until(t, "the light task among the held ones", func() bool {
-			return slices.ContainsFunc(s.(broker.Buffer).Buffered(), func(m *broker.Message) bool { return m.ID == id })
-		})
-		for before := 0; start() != id; before++ {
-			if before == others {
-				t.Fatalf("%s has not started after the turns of the other lanes", id)
-			}
+	b, other := connect(t, amqpbroker.Config{}), connect(t, amqpbroker.Config{})
+	plain := declared(t, b)
+	dump(t, other, plain, "heavy", 20)
+	q := fairQueue(t, b, 10, 100)
+	dump(t, other, q, "heavy", 100)
+	urgent := keyed("urgent", "light")
+	urgent.Priority = 5
+	publish(t, other, q, urgent)
+	testwait.Until(t, "the messages in their lanes", func() bool {
+		return ready(t, q, "") == [4]int{4, 12, 48, 36} && ready(t, q, ":p10") == [4]int{1}
+	})
+	s := subscribe(t, b, plain, 4)
+	for range 20 {
+		if d := receive(t, s); d.Message().Headers != nil {
+			t.Errorf("a message of a plain queue has the headers %v", d.Message().Headers)
+		} else {
+			ack(t, d)
 		}
 	}
-	for starts < backlog+lights {
-		start()
-	}
-}
-
-// TestLaneIsKept shows that each copy of a message stays in its lane, and keeps key and weight.
-func TestLaneIsKept(t *testing.T) {
-	t.Parallel()
-	b := connect(t, amqpbroker.Config{})
-	q := fairQueue(t, b)
-	dump(t, b, q, "heavy", 20)
-	ctx := testwait.Long(t)
-	if n, err := b.Purge(ctx, q); err != nil || n != 20 {
-		t.Fatalf("Purge: %d, %v", n, err)
-	}
-	m := keyed("task", "heavy")
-	m.Weight = 7
-	if err := b.PublishAt(ctx, q, m, time.Now().Add(10*time.Millisecond)); err != nil {
-		t.Fatalf("PublishAt: %v", err)
-	}
-	other := connect(t, amqpbroker.Config{}) // it has counted nothing
-	s := subscribe(t, other, q, 2)
-	check := func(m *broker.Message, what string) {
-		t.Helper()
-		if m.Key != "heavy" || m.Weight != 7 || m.Headers["swj-lane"] != int64(2) {
-			t.Errorf("%s: key %q, weight %d, headers %v, want lane 2", what, m.Key, m.Weight, m.Headers)
-		}
-	}
-	d := receive(t, s)
-	check(d.Message(), "after a delay")
-	if err := d.Release(ctx, 0); err != nil {
-		t.Fatalf("Release: %v", err)
-	}
-	d = receive(t, s)
-	check(d.Message(), "after a release")
-	if err := d.Release(ctx, time.Millisecond); err != nil {
-		t.Fatalf("Release: %v", err)
-	}
-	d = receive(t, s)
-	check(d.Message(), "after a release with a delay")
-	next := *d.Message() // a consumer copies the headers to the next generation
-	next.Generation++
-	if err := broker.Replace(ctx, other, d, broker.Outgoing{Queue: q, Message: &next}); err != nil {
-		t.Fatalf("Replace: %v", err)
-	}
-	d = receive(t, s)
-	check(d.Message(), "after a retry")
-	if err := d.DeadLetter(ctx, broker.Dead{Reason: "test"}); err != nil {
-		t.Fatalf("DeadLetter: %v", err)
-	}
-	var dead *broker.Message
-	other = connect(t, amqpbroker.Config{}) // as a command: it knows nothing of the queue
-	if err := other.ScanDead(ctx, q, func(l *broker.Dead) broker.DeadAction {
-		dead = l.Message
-		return broker.DeadRemove
-	}); err != nil || dead == nil {
-		t.Fatalf("ScanDead: %v, %v", dead, err)
-	}
-	check(dead, "as a dead letter")
-	if err := s.Close(ctx); err != nil {
-		t.Fatalf("Close: %v", err)
-	}
-	publish(t, other, q, dead) // as a requeue does
-	testwait.Until(t, "the message in lane 2", func() bool { return ready(t, q, "") == [4]int{0, 0, 1, 0} })
 }
 
 // TestLaneThatWasDeleted shows that a subscription declares a deleted lane again.
@@ -219,53 +146,6 @@ func TestLaneThatWasDeleted(t *testing.T) {
 	}
 	for range 16 {
 		ack(t, receive(t, s))
-	}
-}
-
-// TestFairnessOfTheFirstDeclarationIsValid shows that a queue that exists is used as it is, and
-// that the difference is logged once.
-func TestFairnessOfTheFirstDeclarationIsValid(t *testing.T) {
-	t.Parallel()
-	levels := []int{10, 100}
-	for name, tt := range map[string]struct {
-		first, second broker.Queue
-		logged        int
-	}{
-		"plain":                       {broker.Queue{}, broker.Queue{Fair: true}, 1},
-		"with levels":                 {broker.Queue{Levels: levels}, broker.Queue{Levels: levels, Fair: true}, 1},
-		"fair":                        {broker.Queue{Fair: true}, broker.Queue{Levels: levels}, 1},
-		"fair with levels":            {broker.Queue{Levels: levels, Fair: true}, broker.Queue{Levels: levels}, 1},
-		"fair, and then without Fair": {broker.Queue{Fair: true}, broker.Queue{}, 0},
-		"fair twice":                  {broker.Queue{Fair: true}, broker.Queue{Fair: true}, 0},
-		"fair twice, one level":       {broker.Queue{Fair: true}, broker.Queue{Fair: true, Levels: []int{50}}, 0},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			ctx := testwait.Long(t)
-			var log logBook
-			first, second := connect(t, amqpbroker.Config{}), connect(t, amqpbroker.Config{Logger: log.logger()})
-			q := testserver.Namespace()
-			tt.first.Name, tt.second.Name = q, q
-			if err := first.Declare(ctx, tt.first); err != nil {
-				t.Fatalf("Declare: %v", err)
-			}
-			for range 2 {
-				if err := second.Declare(ctx, tt.second); err != nil {
-					t.Fatalf("the second Declare: %v", err)
-				}
-			}
-			if n := strings.Count(log.String(), "another fairness"); n != tt.logged {
-				t.Errorf("the difference was logged %d times, want %d: %s", n, tt.logged, log.String())
-			}
-			if d, err := second.Describe(ctx, q); err != nil || d.Fair != tt.first.Fair || !slices.Equal(d.Levels, tt.first.Levels) {
-				t.Errorf("Describe: %+v, %v, want %+v", d, err, tt.first)
-			}
-			dump(t, second, q, "heavy", 20)
-			s := subscribe(t, first, q, 4)
-			for range 20 {
-				ack(t, receive(t, s))
-			}
-		})
 	}
 }
 
@@ -307,21 +187,12 @@ func exists(t testing.TB, name string) bool {
 	return err == nil
 }
 
-// TestStopReturnsTheMessagesOfAllLanes shows that a closed subscription gives back the messages
-// that it holds of each lane.
-func TestStopReturnsTheMessagesOfAllLanes(t *testing.T) {
-	t.Parallel()
-	b := connect(t, amqpbroker.Config{})
-	q := fairQueue(t, b)
-	dump(t, b, q, "heavy", 100)
-	s := subscribe(t, b, q, 8)
-	testwait.Until(t, "held messages of each lane", func() bool { return len(s.(broker.Buffer).Buffered()) == 4+8+8+8 })
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	if err := s.Close(ctx); err != nil {
-		t.Fatalf("Close: %v", err)
-	}
-	testwait.Until(t, "all messages back in their lanes", func() bool { return ready(t, q, "") == [4]int{4, 12, 48, 36} })
+// TestLanes runs the cases of lanestest.
+func TestLanes(t *testing.T) {
+	lanestest.Cases(t, lanestest.Adapter{
+		Open:   func(t testing.TB, log *slog.Logger) broker.Broker { return connect(t, amqpbroker.Config{Logger: log}) },
+		Stored: func(t testing.TB, queue string) [4]int { return ready(t, queue, "") },
+	})
 }
 
 // TestLoads runs the loads of lanestest.
@@ -332,16 +203,6 @@ func TestLoads(t *testing.T) {
 // BenchmarkFair compares fair queues with plain ones.
 func BenchmarkFair(b *testing.B) {
 	lanestest.Bench(b, func(t testing.TB) broker.Broker { return connect(t, amqpbroker.Config{}) })
-}
-
-// allFair is a Broker that declares each queue as a fair one.
-type allFair struct{ *amqpbroker.Broker }
-
-func (b allFair) Declare(ctx context.Context, qs ...broker.Queue) error {
-	for i := range qs {
-		qs[i].Fair = true
-	}
-	return b.Broker.Declare(ctx, qs...)
 }
 
 // TestConformanceOfFairQueues runs the suite with fair queues. It leaves out the cases that expect
@@ -358,12 +219,12 @@ func TestConformanceOfFairQueues(t *testing.T) {
 		h := harness(c, testserver.RequireRabbit(t), ns, amqpbroker.Quorum)
 		h.Promises.Order, h.Restart = false, nil
 		open, bounded, sever, isolate := h.Open, h.Bounded, h.Sever, h.Isolate
-		h.Open = func(t testing.TB) broker.Broker { return allFair{open(t).(*amqpbroker.Broker)} }
+		h.Open = func(t testing.TB) broker.Broker { return lanestest.AllFair{Broker: open(t)} }
 		h.Bounded = func(t testing.TB, most int, age time.Duration) broker.Broker {
-			return allFair{bounded(t, most, age).(*amqpbroker.Broker)}
+			return lanestest.AllFair{Broker: bounded(t, most, age)}
 		}
-		h.Sever = func(t testing.TB, b broker.Broker) { sever(t, b.(allFair).Broker) }
-		h.Isolate = func(t testing.TB, b broker.Broker) func() { return isolate(t, b.(allFair).Broker) }
+		h.Sever = func(t testing.TB, b broker.Broker) { sever(t, b.(lanestest.AllFair).Broker) }
+		h.Isolate = func(t testing.TB, b broker.Broker) func() { return isolate(t, b.(lanestest.AllFair).Broker) }
 		return h
 	})
 }

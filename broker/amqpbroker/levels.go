@@ -185,6 +185,9 @@ func parseEntry(entry string) (bounds []int, fair, ok bool) {
 // writeLevels declares the stream of a queue's levels, appends the entry of q, and waits for the
 // confirmation. It does not check whether another entry is first. Returns the error of the
 // declaration or of the publish; after ErrIndeterminate the entry may be stored.
+//
+// While another process declares the stream, it repeats the publish until ctx ends. It uses the
+// connection for notes, because the server then closes the connection. A second entry is harmless.
 func (b *Broker) writeLevels(ctx context.Context, q broker.Queue) error {
 	stream := b.names.levels(q.Name)
 	if err := b.retry(ctx, func(sess *amqpconn.Session) error {
@@ -192,7 +195,14 @@ func (b *Broker) writeLevels(ctx context.Context, q broker.Queue) error {
 	}); err != nil {
 		return err
 	}
-	return b.direct.Publish(ctx, "", stream, &amqp.Publishing{DeliveryMode: amqp.Persistent, Body: []byte(entryOf(q))})
+	p := &amqp.Publishing{DeliveryMode: amqp.Persistent, Body: []byte(entryOf(q))}
+	for {
+		err := b.acks.log.publisher.Publish(ctx, "", stream, p)
+		again := amqpconn.IsBeingDeclared(err) || errors.Is(err, amqpconn.ErrIndeterminate)
+		if !again || !wake.Sleep(ctx, pollPause) {
+			return err
+		}
+	}
 }
 
 // warnLevels logs once per queue that the queue exists with other priority levels or another
@@ -245,11 +255,13 @@ func (b *Broker) Describe(ctx context.Context, queue string) (broker.Queue, erro
 
 // readLevels returns the bounds and the fairness in the first entry of a queue's stream, nil and
 // false if the stream does not exist. It waits for the server, and up to levelsWait for the entry.
-// If the reading is interrupted, it begins again after pollPause. Returns errNoLevels if the stream
+// If the reading is interrupted, or the stream is just being created, it begins again after
+// pollPause. Returns errNoLevels if the stream
 // holds no entry by then, ErrMalformed if parseEntry cannot read it.
 func (b *Broker) readLevels(ctx context.Context, queue string) (bounds []int, fair bool, err error) {
 	name := b.names.levels(queue)
 	var body []byte
+	begin := time.Now()
 	err = b.retry(ctx, func(sess *amqpconn.Session) error {
 		got := make(chan []byte, 1)
 		for {
@@ -258,7 +270,8 @@ func (b *Broker) readLevels(ctx context.Context, queue string) (bounds []int, fa
 				body = <-got
 			}
 			// The server also cancels the readers of a stream that is moved or deleted.
-			if !errors.Is(err, errNoReader) || sess.Ended() || !wake.Sleep(ctx, pollPause) {
+			again := errors.Is(err, errNoReader) || isBeingCreated(err) && time.Since(begin) < levelsWait
+			if !again || sess.Ended() || !wake.Sleep(ctx, pollPause) {
 				return err
 			}
 		}
@@ -274,6 +287,12 @@ func (b *Broker) readLevels(ctx context.Context, queue string) (bounds []int, fa
 		return nil, false, fmt.Errorf("%w: the levels in %s are %.80q", broker.ErrMalformed, name, body)
 	}
 	return bounds, fair, nil
+}
+
+// isBeingCreated reports whether the server refused to read a stream because its node has no
+// replica of it. That is so for a moment while another process creates the stream.
+func isBeingCreated(err error) bool {
+	return amqpconn.IsPrecondition(err) && strings.Contains(err.Error(), "replica on the local node")
 }
 
 // firstEntry consumes the stream on ch, waits up to levelsWait for its first entry and sends that

@@ -3,6 +3,7 @@ package amqpbroker_test
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 	"time"
 
@@ -92,5 +93,29 @@ func TestLevelsThatWereNeverWritten(t *testing.T) {
 			publish(t, b, q, m)
 			ack(t, receive(t, s))
 		})
+	}
+}
+
+// TestLevelsDeclaredByTwo shows that several processes may declare a queue with levels at once. The
+// server closes connections that use a stream which another one is creating.
+func TestLevelsDeclaredByTwo(t *testing.T) {
+	t.Parallel()
+	brokers := []*amqpbroker.Broker{connect(t, amqpbroker.Config{}), connect(t, amqpbroker.Config{})}
+	for range 4 {
+		q := broker.Queue{Name: testserver.Namespace(), Levels: []int{10, 100}}
+		var wg sync.WaitGroup
+		for i := range 4 {
+			wg.Go(func() {
+				if err := brokers[i%2].Declare(testwait.Long(t), q); err != nil {
+					t.Errorf("Declare: %v", err)
+				}
+			})
+		}
+		wg.Wait()
+		for _, b := range brokers {
+			if d, err := b.Describe(testwait.Long(t), q.Name); err != nil || len(d.Levels) != 2 {
+				t.Errorf("Describe: %+v, %v", d, err)
+			}
+		}
 	}
 }

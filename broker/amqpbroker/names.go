@@ -43,10 +43,17 @@ func (n names) deliver() string { return n.prefix + "delay.deliver" }
 // undeliverable returns the name of the exchange and queue for due messages without a queue.
 func (n names) undeliverable() string { return n.prefix + "undeliverable" }
 
-// delay returns the name of both the exchange and the queue of a delay level, 0 to 37.
-func (n names) delay(level int) string {
+// delayEnter returns the name of the exchange to which delayed messages are published.
+func (n names) delayEnter() string { return n.prefix + "delay.enter" }
+
+// delay returns the name of both the exchange and the queue of a delay level, 0 to 37. Versions
+// until November 2026 had levels with other bindings, named "delay.00" to "delay.37".
+func (n names) delay(level int) string { return n.prefix + "delay.step." + levelWord(level) }
+
+// levelWord returns the word for a delay level in names and routing keys: two digits.
+func levelWord(level int) string {
 	const digits = "0123456789"
-	return n.prefix + "delay." + string(digits[level/10]) + string(digits[level%10])
+	return string(digits[level/10]) + string(digits[level%10])
 }
 
 // topic returns the word for an AMQP queue at the end of a delayed message's routing key. It

@@ -29,8 +29,8 @@ type stream struct {
 	held    *lanes.Lane[delivery] // deliveries that Receive has not returned; guarded by sub.mu
 	started bool                  // guarded by sub.mu
 
-	level  int  // 0 is the most urgent
-	urgent bool // a less urgent level exists
+	level   int  // 0 is the most urgent
+	awaited bool // other levels wait for its messages: it is more urgent, or the queue has a floor
 	// the server may hold messages back: the prefetch was used up a moment ago, or no message has
 	// arrived yet
 	unsure   atomic.Bool
@@ -172,9 +172,9 @@ func (st *stream) setPrefetch(ctx context.Context, n int) error {
 }
 
 // watchHeldBack starts a goroutine, unless one runs, that asks whether the server has further
-// messages for this urgent level. While it has, less urgent levels wait. When the server has no
-// more messages, or no channel is open, the goroutine lets the subscription deliver from them. Call
-// it with sub.mu held.
+// messages for this level. While it has, other levels wait. When the server has no more messages,
+// or no channel is open, the goroutine lets the subscription deliver from them. Call it with sub.mu
+// held.
 func (st *stream) watchHeldBack() {
 	if st.watching {
 		return

@@ -21,8 +21,8 @@ const unlimited = -1
 type subscription struct {
 	b       *Broker
 	queue   string
-	levels  []*lanes.Level[delivery] // deliveries that Receive has not returned; guarded by mu
-	streams []*stream                // the most urgent level first, and lane by lane
+	held    *lanes.Levels[delivery] // deliveries that Receive has not returned; guarded by mu
+	streams []*stream               // the most urgent level first, and lane by lane
 	done    sync.WaitGroup
 
 	fetch context.Context // ends with Close: no further messages are fetched
@@ -56,6 +56,9 @@ func (b *Broker) Subscribe(ctx context.Context, queue string, o broker.Subscribe
 	if o.Prefetch < 0 {
 		return nil, wrap(fmt.Errorf("%w: prefetch %d", broker.ErrMalformed, o.Prefetch), "subscribe to", queue)
 	}
+	if err := broker.RefuseBounds(queue, o); err != nil {
+		return nil, wrap(err, "subscribe to", queue)
+	}
 	if err := b.loadLevels(ctx, queue); err != nil {
 		return nil, wrap(err, "subscribe to", queue)
 	}
@@ -69,7 +72,7 @@ func (b *Broker) Subscribe(ctx context.Context, queue string, o broker.Subscribe
 	s := &subscription{b: b, queue: queue, ready: make(chan struct{}), faulty: make(chan struct{})}
 	s.line = receive.NewLine(&s.mu, s.pop)
 	s.fetch, s.end = context.WithCancel(b.stop)
-	s.addStreams(want)
+	s.addStreams(want, o.Floor)
 	b.mu.Lock()
 	if b.closed {
 		b.mu.Unlock()
@@ -96,9 +99,9 @@ func (b *Broker) Subscribe(ctx context.Context, queue string, o broker.Subscribe
 	}
 }
 
-// addStreams fills s.levels and s.streams for all levels of the queue, with a prefetch of want for
-// all levels together. It starts none of the streams.
-func (s *subscription) addStreams(want int) {
+// addStreams sets s.held and s.streams for all levels of the queue, with a prefetch of want for all
+// levels together. floor is that of SubscribeOptions. It starts none of the streams.
+func (s *subscription) addStreams(want int, floor float64) {
 	fair, names := false, []string{s.b.names.work(s.queue)}
 	if v, ok := s.b.queues.Load(s.queue); ok { // once: Declare may store them meanwhile
 		l := v.(*levels) //nolint:forcetypeassert // nothing else is in it
@@ -106,12 +109,11 @@ func (s *subscription) addStreams(want int) {
 	}
 	width := lanes.Width(fair)
 	n := len(names) / width
+	s.held = lanes.NewLevels[delivery](n, fair, floor)
 	for i := range n {
-		held := lanes.NewLevel[delivery](fair)
-		s.levels = append(s.levels, held)
 		for lane, name := range names[i*width : (i+1)*width] {
-			st := newStream(s, name, receive.Share(want, i, n), held.Lane(lane))
-			st.level, st.urgent = i, i < n-1
+			st := newStream(s, name, receive.Share(want, i, n), s.held.Level(i).Lane(lane))
+			st.level, st.awaited = i, i < n-1 || n > 1 && floor > 0
 			s.streams = append(s.streams, st)
 		}
 	}
@@ -172,32 +174,24 @@ func (s *subscription) receiveError(err error) error {
 	return wrap(err, "receive from", s.queue)
 }
 
-// pop removes and returns the most urgent delivery that this process holds, or nil if it holds
-// none. Call it with s.mu held.
+// pop removes and returns the next delivery that this process holds, or nil if it holds none: the
+// most urgent one, or by the floor one of another level. Call it with s.mu held.
 //
-// If now is false, pop also returns nil while the server may have messages of a more urgent level:
-// its prefetch was used up a moment ago, or none has arrived yet. Less urgent deliveries stay held
+// If now is false, pop also returns nil while the server may have messages of a level that comes
+// first: its prefetch was used up a moment ago, or none has arrived yet. Other deliveries stay held
 // meanwhile, and pop asks the server about that level in the background. If now is true, pop does
 // not wait for such messages.
 func (s *subscription) pop(now bool) *delivery {
-	for i, held := range s.levels {
-		if d := held.Pop(); d != nil {
-			return d
-		}
-		if !now && s.awaitHeldBack(i) {
-			return nil
-		}
-	}
-	return nil
+	return s.held.Pop(nil, func(level int) bool { return !now && s.awaitHeldBack(level) })
 }
 
-// awaitHeldBack reports whether the server may hold messages of a level back, for which less urgent
-// levels wait. Then it asks the server in the background. It returns false for the least urgent
-// level. Call it with s.mu held.
+// awaitHeldBack reports whether the server may hold messages of a level back, for which other
+// levels wait. Then it asks the server in the background. Without a floor it returns false for the
+// least urgent level. Call it with s.mu held.
 func (s *subscription) awaitHeldBack(level int) (wait bool) {
-	width := len(s.streams) / len(s.levels)
+	width := len(s.streams) / s.held.Len()
 	for _, st := range s.streams[level*width : (level+1)*width] {
-		if st.urgent && st.unsure.Load() {
+		if st.awaited && st.unsure.Load() {
 			st.watchHeldBack()
 			wait = true
 		}
@@ -267,11 +261,14 @@ func (s *subscription) SetPrefetch(ctx context.Context, n int) error {
 	errs := make([]error, len(s.streams))
 	var wg sync.WaitGroup
 	for i, st := range s.streams {
-		wg.Go(func() { errs[i] = st.setPrefetch(ctx, receive.Share(n, st.level, len(s.levels))) })
+		wg.Go(func() { errs[i] = st.setPrefetch(ctx, receive.Share(n, st.level, s.held.Len())) })
 	}
 	wg.Wait()
 	return wrap(errors.Join(errs...), "set the prefetch of", s.queue)
 }
+
+// Divided implements [broker.Divider]: each level and each lane has its own prefetch.
+func (s *subscription) Divided() bool { return len(s.streams) > 1 }
 
 // closeReceive makes Receive return ErrClosed and ends s.fetch, so that the streams stop fetching.
 // It reports whether this is the first call. It does not wait for the streams. It takes s.mu.

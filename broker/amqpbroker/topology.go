@@ -76,8 +76,9 @@ func (b *Broker) workArgs(queue string) amqp.Table {
 // for a name that is not valid or levels that do not ascend.
 //
 // The levels and the fairness of the first declaration are valid for ever. Every process that
-// declares, subscribes or inspects uses them. A process that only publishes must declare the queue
-// too, to use them; it need not name them.
+// declares, subscribes or inspects uses them. A process that only publishes reads them with its
+// first message that has a fairness key or a priority; its messages without a key use lane 0 before
+// that. If it declares the queue, which need not name them, it uses them from the start.
 func (b *Broker) Declare(ctx context.Context, qs ...broker.Queue) error {
 	for _, q := range qs {
 		if err := b.declare(ctx, q); err != nil {
@@ -111,6 +112,7 @@ func (b *Broker) declare(ctx context.Context, q broker.Queue) error {
 			return err
 		}
 	}
+	b.noteLearned(q.Name)
 	return nil
 }
 
@@ -142,27 +144,27 @@ func (b *Broker) declareDead(ctx context.Context, sess *amqpconn.Session, queue 
 // exchange, its binding and the stream of acknowledgement notes. It waits for the server and stops
 // at the first error. It ignores errors of the stream of acknowledgement notes, see
 // ensureAckNotes.
+//
+// The stream is first: it must be older than each message, see [delivery.AckedBefore].
 func (b *Broker) declareWorkOn(ctx context.Context, sess *amqpconn.Session, queue, amqpQueue string) error {
+	b.ensureAckNotes(ctx, sess)
 	if err := b.declareDeliverExchange(ctx, sess); err != nil {
 		return err
 	}
 	if err := b.declareOne(ctx, sess, amqpQueue, b.workArgs(queue)); err != nil {
 		return err
 	}
-	if err := sess.Do(ctx, func(ch *amqp.Channel) error { return b.bindOn(ch, sess, amqpQueue) }); err != nil {
-		return err
-	}
-	b.ensureAckNotes(ctx, sess)
-	return nil
+	return sess.Do(ctx, func(ch *amqp.Channel) error { return b.bindOn(ch, sess, amqpQueue) })
 }
 
-// prepareWait limits the wait for the stream of acknowledgement notes.
-const prepareWait = 2 * time.Second
+// prepareWait limits the wait for the stream of acknowledgement notes. A busy server takes seconds
+// to create it.
+const prepareWait = 5 * time.Second
 
-// ensureAckNotes creates the stream of acknowledgement notes, so that it exists before the first
-// message is acknowledged. It waits at most prepareWait and returns no error. If the server refuses
-// access, it sets acks.refused, with which AckSync fails, and logs that once. Any other outcome
-// clears acks.refused. Everything else in the queue works without the stream.
+// ensureAckNotes creates the stream of acknowledgement notes. It waits at most prepareWait and
+// returns no error. If the server refuses access, it sets acks.refused, with which AckSync fails,
+// and logs that once. Any other outcome clears acks.refused. Everything else in the queue works
+// without the stream.
 func (b *Broker) ensureAckNotes(ctx context.Context, sess *amqpconn.Session) {
 	ctx, cancel := context.WithTimeout(ctx, prepareWait)
 	defer cancel()

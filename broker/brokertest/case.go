@@ -58,6 +58,10 @@ var (
 	needsNoTurns = func(h *Harness) string {
 		return suite.Unless(!h.Promises.Fair && !h.Promises.Lanes, "the adapter promises Fair or Lanes")
 	}
+	needsClaimBounds  = promised("Bounds", func(p Promises) bool { return p.Bounds })
+	needsNoBounds     = promisedNot("Bounds: it does not refuse them", func(p Promises) bool { return p.Bounds })
+	needsFloor        = promised("Floor", func(p Promises) bool { return p.Floor })
+	needsListKeys     = promised("ListKeys", func(p Promises) bool { return p.ListKeys })
 	needsDelays       = promised("Delays", func(p Promises) bool { return p.Delays })
 	needsBatch        = promised("Batch", func(p Promises) bool { return p.Batch })
 	needsRetry        = promised("Retry", func(p Promises) bool { return p.Retry })
@@ -81,7 +85,7 @@ var (
 // cases returns every case of the suite, area by area.
 func cases() []testCase {
 	return slices.Concat(
-		deliverCases(), nameCases(), settleCases(), prefetchCases(), orderCases(), priorityCases(), fairCases(), delayCases(),
+		deliverCases(), nameCases(), settleCases(), prefetchCases(), orderCases(), priorityCases(), floorCases(), fairCases(), boundCases(), delayCases(),
 		closeCases(), batchCases(), retryCases(), deadCases(), scanCases(), inspectCases(), listCases(), findCases(),
 		leaseCases(), faultCases(), restartCases(), watchCases(), witnessCases(), transactionCases(), acknowledgementCases(), modelCases(),
 	)

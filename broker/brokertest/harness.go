@@ -98,6 +98,8 @@ type Promises struct {
 	Priorities  bool // the levels of Declare have an effect
 	Fair        bool // Queue.Fair: exact turns over the keys; Order too
 	Lanes       bool // Queue.Fair: approximate turns, by lanes that the publisher chooses
+	Bounds      bool // SubscribeOptions.Bounds and broker.Bounder; Fair and Inspect too
+	Floor       bool // SubscribeOptions.Floor; Priorities too
 	Delays      bool // broker.Delayer, and delays in PublishBatch and Retry
 	Batch       bool // broker.BatchPublisher
 	Retry       bool // broker.Retrier: atomic
@@ -109,6 +111,7 @@ type Promises struct {
 	Find        bool // broker.Finder
 	Queues      bool // broker.QueueLister
 	List        bool // broker.Lister
+	ListKeys    bool // broker.KeyLister; Fair too
 	DeadByID    bool // broker.DeadFinder; needs DeadLetters
 	Watch       bool // broker.Watcher
 	Witness     bool // broker.Witness

@@ -115,6 +115,28 @@ func prefetchCases() []testCase {
 			},
 		},
 		{
+			Area: "prefetch", Name: "all levels share it", Needs: []need{needsPriorities, needsResize},
+			Explain: "Prefetch is for all levels together, so that a consumer with as many running tasks holds no urgent one. A Divider that says that it is divided holds none after SetPrefetch(0).",
+			Run: func(w *world) {
+				b := w.Open()
+				q := w.queue(b, "shared", 10, 100)
+				s := w.subscribe(b, q, 2)
+				prefetch := 2
+				if divider, ok := capability.As[broker.Divider](s); ok && divider.Divided() {
+					prefetch = 0
+					w.setPrefetch(s, 4) // 2 of each level
+				}
+				w.publish(b, q, msgs("m", 2)...)
+				running := w.receiveN(s, 2)
+				w.setPrefetch(s, prefetch)
+				urgent := msg("urgent")
+				urgent.Priority = 5
+				w.publish(b, q, urgent)
+				w.drain(w.subscribe(w.Open(), q, 1), "urgent/0")
+				w.ack(running...)
+			},
+		},
+		{
 			Area: "prefetch", Name: "SetPrefetch grows it", Needs: []need{needsResize},
 			Explain: "SetPrefetch changes the limit of unsettled messages at once: a waiting Receive continues.",
 			Run: func(w *world) {

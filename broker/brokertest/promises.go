@@ -54,6 +54,9 @@ func methodsOfQueue(b broker.Broker) map[string]func(ctx context.Context, queue 
 			return err
 		}
 	}
+	if l, ok := capability.As[broker.KeyLister](b); ok {
+		calls["ListKeys"] = func(ctx context.Context, q string) error { _, err := l.ListKeys(ctx, q, "", 0); return err }
+	}
 	if f, ok := capability.As[broker.DeadFinder](b); ok {
 		calls["ScanDeadID"] = func(ctx context.Context, q string) error {
 			return f.ScanDeadID(ctx, q, "x", func(*broker.Dead) broker.DeadAction { return broker.DeadKeep })
@@ -92,6 +95,8 @@ func checkPromises(w *world) {
 	has("Find", p.Find, offers[broker.Finder](b))
 	has("Queues", p.Queues, offers[broker.QueueLister](b))
 	has("List", p.List, offers[broker.Lister](b))
+	has("ListKeys", p.ListKeys, offers[broker.KeyLister](b))
+	has("Bounds", p.Bounds, offers[broker.Bounder](s))
 	has("DeadByID", p.DeadByID, offers[broker.DeadFinder](b))
 	has("Watch", p.Watch, offers[broker.Watcher](b))
 	has("Witness", p.Witness, offers[broker.Witness](b))
@@ -141,11 +146,11 @@ func checkWrapped(w *world) {
 		suite.CapabilityOf[broker.Retrier](), suite.CapabilityOf[broker.Declarer](), suite.CapabilityOf[broker.Describer](), suite.CapabilityOf[broker.PrefetchAdviser](),
 		suite.CapabilityOf[broker.Inspector](), suite.CapabilityOf[broker.Auditor](), suite.CapabilityOf[broker.Locator](),
 		suite.CapabilityOf[broker.Finder](), suite.CapabilityOf[broker.Watcher](), suite.CapabilityOf[broker.DeadLetterer](),
-		suite.CapabilityOf[broker.QueueLister](), suite.CapabilityOf[broker.Lister](), suite.CapabilityOf[broker.DeadFinder](),
+		suite.CapabilityOf[broker.QueueLister](), suite.CapabilityOf[broker.Lister](), suite.CapabilityOf[broker.KeyLister](), suite.CapabilityOf[broker.DeadFinder](),
 		suite.CapabilityOf[broker.Witness](), suite.CapabilityOf[broker.TxPublisher]())
 	q := w.queue(b, "wrapped")
 	s := w.subscribe(b, q, 1)
-	suite.Keeps(w, s, subscriptionWrapper{s}, suite.CapabilityOf[broker.Resizer](), suite.CapabilityOf[broker.Buffer](),
+	suite.Keeps(w, s, subscriptionWrapper{s}, suite.CapabilityOf[broker.Resizer](), suite.CapabilityOf[broker.Divider](), suite.CapabilityOf[broker.Buffer](), suite.CapabilityOf[broker.Bounder](),
 		suite.CapabilityOf[broker.AckChecker]())
 	w.publish(b, q, msg("a"))
 	d := w.receive(s)

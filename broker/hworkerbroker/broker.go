@@ -84,6 +84,9 @@ func (b *Broker) Subscribe(ctx context.Context, queue string, o broker.Subscribe
 	if err != nil {
 		return nil, err
 	}
+	if err := broker.RefuseBounds(queue, o); err != nil {
+		return nil, fmt.Errorf("hworkerbroker: %w", err)
+	}
 	// checks that the server is reachable and grants access
 	if _, err := b.Stats(ctx, queue); err != nil {
 		return nil, err

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/internal/floor"
 )
 
 var (
@@ -54,7 +55,9 @@ var (
 	_ broker.DeadFinder     = (*Broker)(nil)
 	_ broker.Watcher        = (*Broker)(nil)
 	_ broker.Witness        = (*Broker)(nil)
+	_ broker.KeyLister      = (*Broker)(nil)
 	_ broker.Resizer        = (*subscription)(nil)
+	_ broker.Bounder        = (*subscription)(nil)
 	_ broker.SyncAcker      = (*delivery)(nil)
 )
 
@@ -250,6 +253,9 @@ func (b *Broker) Subscribe(ctx context.Context, queue string, o broker.Subscribe
 	if err := checkName(queue); err != nil {
 		return nil, err
 	}
+	if err := broker.CheckOptions(o); err != nil {
+		return nil, fmt.Errorf("membroker: subscribe to %q: %w", queue, err)
+	}
 	if err := b.ready(ctx); err != nil {
 		return nil, err
 	}
@@ -257,7 +263,10 @@ func (b *Broker) Subscribe(ctx context.Context, queue string, o broker.Subscribe
 	if err != nil {
 		return nil, err
 	}
-	s := &subscription{q: q, b: b, limit: o.Prefetch}
+	if err := q.countLoad(o.Bounds); err != nil {
+		return nil, err
+	}
+	s := &subscription{q: q, b: b, limit: o.Prefetch, floor: floor.New(o.Floor)}
 	if s.limit <= 0 {
 		s.limit = -1
 	}
@@ -270,6 +279,7 @@ func (b *Broker) Subscribe(ctx context.Context, queue string, o broker.Subscribe
 		s.live = true
 	}
 	s.lost = b.lost
+	s.setBounds(o.Bounds)
 	b.subs[s] = struct{}{}
 	return s, nil
 }

@@ -121,7 +121,7 @@ func (d *delivery) settle() {
 	d.state = settled
 	s.held.remove(d)
 	s.unsettled--
-	s.q.held--
+	s.q.undeliver(d.item)
 	s.refresh()
 }
 

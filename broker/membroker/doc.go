@@ -33,6 +33,13 @@
 //   - One lock decides which settlement is the first. Every other one returns broker.ErrSettled.
 //   - A repeated (ID, Generation) is one message. A higher Generation replaces a waiting lower one.
 //
+// # Bounds
+//
+// The first subscription with bounds starts the load of its queue, which counts the held messages
+// of each key. A claim parks the keys at their limits, so that the next claim does not look at them
+// again. The end of a delivery unparks its key, and a timer unparks the keys whose rate allows the
+// next message. A claim with other bounds than the claim before unparks all keys.
+//
 // # Notes of starts
 //
 // The Server keeps them in a map, for 24 h after the last one of a message. A node is present while

@@ -14,5 +14,8 @@ func (b *Broker) Keys(queue string) (n int) {
 			n += q.levels[i].keys.Keys()
 		}
 	}
+	if q.load != nil {
+		n += len(q.load.keys)
+	}
 	return n
 }

@@ -9,18 +9,6 @@ import (
 	"github.com/swarmiji/swarmiji/internal/turns"
 )
 
-// nextInTurn is next for a fair queue: the most urgent level with items decides by its turns. Call
-// it with q.mu held.
-func (q *queue) nextInTurn() *item {
-	for i := range q.levels {
-		if e := q.levels[i].keys.Pop(); e != nil {
-			q.ready--
-			return e.Item
-		}
-	}
-	return nil
-}
-
 // makeFair moves the ready items of old to turns in the queue's new levels, in their order. old are
 // the levels of the queue before it was fair. Call it with q.mu held.
 func (q *queue) makeFair(old []level) {

@@ -79,7 +79,8 @@ func (b *Broker) Purge(ctx context.Context, queue string) (int, error) {
 	}
 	defer q.unlock()
 	n := q.ready
-	for it := q.next(); it != nil; it = q.next() {
+	strict := new(subscription)
+	for it := q.next(strict); it != nil; it = q.next(strict) {
 		q.forget(it)
 		q.admit()
 	}

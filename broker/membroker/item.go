@@ -35,8 +35,10 @@ type item struct {
 	count int32     // number of deliveries
 	level uint8
 	place place
-	newer bool     // a later item has the same ID: q.byID leads to that one
-	first delivery // the first delivery; part of the item to save an allocation
+	// it counts in the load of the queue
+	counted bool
+	newer   bool     // a later item has the same ID: q.byID leads to that one
+	first   delivery // the first delivery; part of the item to save an allocation
 }
 
 // bySeq is a heap of items in the order of their arrival.

@@ -129,7 +129,20 @@ func (s *Server) listHeld(q *queue) []broker.Listed {
 		m   *broker.Message
 	}
 	var held []heldMessage
+	s.eachHeld(q, func(d *delivery) { held = append(held, heldMessage{d.item.seq, d.m}) })
+	slices.SortFunc(held, func(x, y heldMessage) int { return cmp.Compare(x.seq, y.seq) })
+	all := make([]broker.Listed, len(held))
+	for i, h := range held {
+		all[i].Message = h.m
+	}
+	return all
+}
+
+// eachHeld calls fn with the deliveries of q that are not settled, with q.mu held. It takes s.mu,
+// the mutexes of the Brokers, and q.mu.
+func (s *Server) eachHeld(q *queue, fn func(*delivery)) {
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	for b := range s.conns {
 		b.mu.Lock()
 		for sub := range b.subs {
@@ -138,17 +151,10 @@ func (s *Server) listHeld(q *queue) []broker.Listed {
 			}
 			q.mu.Lock()
 			for d := sub.held.head; d != nil; d = d.link.next {
-				held = append(held, heldMessage{d.item.seq, d.m})
+				fn(d)
 			}
 			q.unlock()
 		}
 		b.mu.Unlock()
 	}
-	s.mu.Unlock()
-	slices.SortFunc(held, func(x, y heldMessage) int { return cmp.Compare(x.seq, y.seq) })
-	all := make([]broker.Listed, len(held))
-	for i, h := range held {
-		all[i].Message = h.m
-	}
-	return all
 }

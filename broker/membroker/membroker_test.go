@@ -32,7 +32,7 @@ func harness(testing.TB) *brokertest.Harness {
 		Keys:    func(_ testing.TB, b broker.Broker, queue string) int { return b.(*membroker.Broker).Keys(queue) },
 		Isolate: func(_ testing.TB, b broker.Broker) func() { return s.Isolate(b.(*membroker.Broker)) },
 		Promises: brokertest.Promises{
-			Durable: true, ExactCount: true, Dedupe: true, Order: true, Priorities: true, Fair: true, Delays: true, Batch: true,
+			Durable: true, ExactCount: true, Dedupe: true, Order: true, Priorities: true, Fair: true, Bounds: true, ListKeys: true, Floor: true, Delays: true, Batch: true,
 			Retry: true, SyncAck: true, Resize: true, Inspect: true, DeadLetters: true, Oldest: true, Find: true, Queues: true, List: true, DeadByID: true, Watch: true, Witness: true,
 			MaxBody: maxBody,
 		},

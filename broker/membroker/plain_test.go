@@ -18,6 +18,9 @@ type (
 )
 
 func (b plainBroker) Subscribe(ctx context.Context, queue string, o broker.SubscribeOptions) (broker.Subscription, error) {
+	if err := broker.RefuseBounds(queue, o); err != nil {
+		return nil, err
+	}
 	s, err := b.Broker.Subscribe(ctx, queue, o)
 	if err != nil {
 		return nil, err

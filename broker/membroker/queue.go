@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/internal/floor"
 	"github.com/swarmiji/swarmiji/internal/turns"
 )
 
@@ -29,6 +30,7 @@ type queue struct {
 	declared    bool    // by Declare: the levels and fair do not change any more
 	warned      bool    // a later declaration with other settings was logged
 	fair        bool    // each level has keys
+	load        *load   // nil: no subscription has had bounds
 	seq         uint64
 	ready       int              // items in the levels
 	delayed     int              // items that wait for their time
@@ -192,28 +194,47 @@ func (q *queue) levelOf(p int) uint8 {
 	return uint8(last)
 }
 
-// next removes and returns the most urgent ready item, or returns nil. Within a level a returned
-// item comes before the others. It does not change the item's field place: the caller must call
-// deliver or forget for the item. Call it with q.mu held.
-func (q *queue) next() *item {
-	if q.ready == 0 {
+// next removes and returns the next ready item for s, or returns nil. The floor of s decides the
+// order of the levels. Within a level a returned item comes before the others. It does not change
+// the item's field place: the caller must call deliver for the item. Call it with q.mu held.
+func (q *queue) next(s *subscription) *item {
+	switch {
+	case q.ready == 0:
 		return nil
+	case q.load != nil:
+		return q.load.next(&s.floor, s.bounds)
+	default:
+		return q.pop(&s.floor)
 	}
-	if q.fair {
-		return q.nextInTurn()
-	}
+}
+
+// pop is next for a subscription without bounds, whose floor is f. Call it with q.mu held.
+func (q *queue) pop(f *floor.Floor) *item {
 	for i := range q.levels {
-		l := &q.levels[i]
-		if len(l.returned) > 0 {
-			q.ready--
-			return heap.Pop(&l.returned).(*item)
-		}
-		if it := l.ring.pop(); it != nil {
+		at := f.At(i, len(q.levels))
+		if it := q.levels[at].pop(); it != nil {
+			f.Took(at)
 			q.ready--
 			return it
 		}
 	}
 	return nil
+}
+
+// pop removes and returns the next item of the level, or returns nil. Call it with the queue's
+// mutex held.
+func (l *level) pop() *item {
+	switch {
+	case l.keys != nil:
+		if e := l.keys.Pop(); e != nil {
+			return e.Item
+		}
+		return nil
+	case len(l.returned) > 0:
+		return heap.Pop(&l.returned).(*item)
+	default:
+		return l.ring.pop()
+	}
 }
 
 // remove removes a waiting item from its level or the clock, and lowers the queue's counter. Its
@@ -281,16 +302,32 @@ func (q *queue) waiting(id string) *item {
 // dispatch gives ready items to waiting receivers, as far as their prefetch has room.
 // Subscriptions take turns. The receivers wake at the next unlock. Call it with q.mu held.
 func (q *queue) dispatch() {
-	for q.ready > 0 && q.eager.head != nil {
-		s := q.eager.head
+	for s := q.eager.head; s != nil && q.ready > 0; {
+		it := q.next(s)
+		if it == nil { // its bounds allow nothing; those of the others may
+			s = q.eagerWithOthers(s)
+			continue
+		}
 		w := s.waiters.head
 		s.waiters.remove(w)
-		w.d = q.deliver(q.next(), s)
+		w.d = q.deliver(it, s)
 		q.wakeLater(w)
 		q.eager.remove(s) // to the end of the chain
 		s.isEager = false
 		s.refresh()
+		s = q.eager.head
 	}
+}
+
+// eagerWithOthers returns the next member of q.eager after s whose bounds differ from those of s,
+// or nil. Call it with q.mu held.
+func (q *queue) eagerWithOthers(s *subscription) *subscription {
+	for next := s.link.next; next != nil; next = next.link.next {
+		if next.bounds != s.bounds {
+			return next
+		}
+	}
+	return nil
 }
 
 // deliver makes the item, which the caller has taken with next, a delivery of s and returns it. It
@@ -307,8 +344,19 @@ func (q *queue) deliver(it *item, s *subscription) *delivery {
 	s.held.push(d)
 	s.unsettled++
 	q.held++
+	if q.load != nil {
+		q.load.take(it)
+	}
 	q.admit()
 	return d
+}
+
+// undeliver counts an item that is delivered no more. Call it with q.mu held.
+func (q *queue) undeliver(it *item) {
+	q.held--
+	if q.load != nil {
+		q.load.free(it)
+	}
 }
 
 // admit lets the first waiting publisher continue, at the next unlock, if the queue is not full.

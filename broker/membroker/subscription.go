@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/internal/floor"
 )
 
 // waiter is a goroutine that waits in Receive for a delivery, or in Publish for room.
@@ -35,6 +36,8 @@ type subscription struct {
 	live      bool  // its Broker is connected
 	err       error // error of Receive after Close
 	isEager   bool  // it is in q.eager
+	floor     floor.Floor
+	bounds    *broker.Bounds // one of q.load.known; nil: no limit
 }
 
 // links returns a pointer to the neighbors of s in its chain, which the chain changes.
@@ -75,7 +78,7 @@ func (s *subscription) Receive(ctx context.Context) (broker.Delivery, error) {
 	}
 	// Waiting receivers have got their messages already, so a ready message belongs to this caller.
 	if s.hasRoom() {
-		if it := q.next(); it != nil {
+		if it := q.next(s); it != nil {
 			d := q.deliver(it, s)
 			s.refresh()
 			q.unlock()
@@ -192,7 +195,7 @@ func (s *subscription) cut() {
 	for d := s.held.head; d != nil; d = s.held.head {
 		s.held.remove(d)
 		d.state = taken
-		q.held--
+		q.undeliver(d.item)
 		q.giveBack(d.item)
 	}
 	s.unsettled = 0

@@ -59,6 +59,7 @@ var (
 	_ broker.Witness        = (*Broker)(nil)
 	_ broker.Subscription   = (*subscription)(nil)
 	_ broker.Resizer        = (*subscription)(nil)
+	_ broker.Divider        = (*subscription)(nil)
 	_ broker.Delivery       = (*delivery)(nil)
 	_ broker.SyncAcker      = (*delivery)(nil)
 )

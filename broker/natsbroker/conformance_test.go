@@ -157,7 +157,7 @@ func harness(t testing.TB, srv *testserver.NATS, away time.Duration) *brokertest
 		},
 		Secret: srv.Password(),
 		Promises: brokertest.Promises{
-			Durable: true, ExactCount: true, Dedupe: true, Order: true, Priorities: true, Lanes: true, Delays: true, Batch: true, Retry: true,
+			Durable: true, ExactCount: true, Dedupe: true, Order: true, Priorities: true, Lanes: true, Floor: true, Delays: true, Batch: true, Retry: true,
 			SyncAck: true, Resize: true, Inspect: true, DeadLetters: true, Oldest: true, Find: true, Queues: true, List: true, DeadByID: true, Watch: true, Witness: true, Outlives: away == 0, Forgets: true, MaxBody: testMaxBody,
 		},
 		Leases:      testLease,

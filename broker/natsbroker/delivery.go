@@ -130,6 +130,10 @@ func (d *delivery) beginSettle() error {
 	return nil
 }
 
+// isUsable reports whether d is not settled and its lease is not lost. Call it with the
+// subscription's mutex held.
+func (d *delivery) isUsable() bool { return !d.group.isLost && d.state == open }
+
 // isLost reports whether the lease of d is lost. It takes the subscription's mutex.
 func (d *delivery) isLost() bool {
 	d.level.s.mu.Lock()

@@ -41,10 +41,11 @@ var (
 // level pulls messages from the server's consumer of one level, or of one lane of a level of a fair
 // queue. The subscription's mutex guards its fields.
 type level struct {
-	s      *subscription
-	index  int  // in queue.work
-	rank   int  // of the priority level; 0 is the most urgent
-	urgent bool // a less urgent priority level exists
+	s     *subscription
+	index int // in queue.work
+	rank  int // of the priority level; 0 is the most urgent
+	// other priority levels wait for its messages: it is more urgent, or the subscription has a floor
+	awaited bool
 
 	want      int // its part of the prefetch
 	held      *lanes.Lane[delivery]
@@ -97,6 +98,9 @@ func (lv *level) requestable() int {
 	}
 	return n
 }
+
+// hasRoom reports whether the prefetch allows a further message. Call it with s.mu held.
+func (lv *level) hasRoom() bool { return lv.want == unlimited || lv.unsettled < lv.want }
 
 // wakeIfRoom wakes the goroutine of the level if messages may be requested. Call it with s.mu held.
 func (lv *level) wakeIfRoom() {

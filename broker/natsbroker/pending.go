@@ -11,7 +11,7 @@ const (
 )
 
 // askPending starts a goroutine, unless one runs, that asks the server whether further messages
-// wait on this level. While they do, less urgent messages wait. When none is left it lets the
+// wait on this level. While they do, messages of other levels wait. When none is left it lets the
 // subscription deliver them. Call it with s.mu held.
 func (lv *level) askPending() {
 	if lv.asking || lv.s.fetch.Err() != nil {

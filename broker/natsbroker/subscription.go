@@ -20,9 +20,9 @@ const unlimited = -1
 type subscription struct {
 	b      *Broker
 	q      *queue
-	lease  time.Duration            // of the consumers on the server
-	levels []*level                 // the most urgent first, and lane by lane
-	held   []*lanes.Level[delivery] // by priority level, not returned by Receive; guarded by mu
+	lease  time.Duration           // of the consumers on the server
+	levels []*level                // the most urgent first, and lane by lane
+	held   *lanes.Levels[delivery] // not returned by Receive; guarded by mu
 	done   sync.WaitGroup
 
 	fetch   context.Context // ends with Close: no further messages are fetched
@@ -67,6 +67,9 @@ func (b *Broker) subscribe(ctx context.Context, name string, o broker.SubscribeO
 	if o.Prefetch < 0 {
 		return nil, fmt.Errorf("%w: prefetch %d", broker.ErrMalformed, o.Prefetch)
 	}
+	if err := broker.RefuseBounds(name, o); err != nil {
+		return nil, err
+	}
 	lease := o.Lease
 	if lease == 0 {
 		lease = b.cfg.Lease
@@ -90,18 +93,16 @@ func (b *Broker) subscribe(ctx context.Context, name string, o broker.SubscribeO
 	s.line = receive.NewLine(&s.mu, s.pop)
 	width := q.width()
 	n := len(q.work) / width
-	for range n {
-		s.held = append(s.held, lanes.NewLevel[delivery](q.fair))
-	}
+	s.held = lanes.NewLevels[delivery](n, q.fair, o.Floor)
 	for i := range q.work {
 		rank := i / width
-		lv := newLevel(s, i, receive.Share(want, rank, n), s.held[rank].Lane(i%width))
+		lv := newLevel(s, i, receive.Share(want, rank, n), s.held.Level(rank).Lane(i%width))
 		info, err := b.ensureConsumer(ctx, q, i, lease)
 		if err != nil {
 			return nil, err
 		}
 		lv.pending, lv.delivered, lv.created = info.NumPending, info.Delivered.Consumer, info.Created
-		lv.rank, lv.urgent = rank, rank < n-1
+		lv.rank, lv.awaited = rank, rank < n-1 || n > 1 && o.Floor > 0
 		if s.lease == 0 || info.Config.AckWait < s.lease {
 			s.lease = info.Config.AckWait
 		}
@@ -144,54 +145,49 @@ func (s *subscription) receiveError(err error) error {
 	return wrap(err, "receive from", s.q.name)
 }
 
-// pop removes and returns the most urgent delivery that this process holds and whose lease is not
-// lost. It returns nil if it holds none, and after Close. Call it with s.mu held.
+// pop removes and returns the next delivery that this process holds and whose lease is not lost:
+// the most urgent one, or by the floor one of another level. It returns nil without a delivery, and
+// after Close. Call it with s.mu held.
 //
-// If now is false, pop also returns nil while the server may have messages of a more urgent level:
-// they have not arrived, or that level's prefetch is used up. Less urgent deliveries stay held
-// meanwhile, and pop asks the server about that level in the background. If now is true, pop does
-// not wait for such messages.
+// If now is false, pop also returns nil while the server may have messages of a level that comes
+// first, see awaitPending. Other deliveries stay held meanwhile, and pop asks the server about that
+// level in the background. If now is true, pop does not wait for such messages.
 func (s *subscription) pop(now bool) *delivery {
 	if s.line.Closed() {
 		return nil
 	}
-	for rank, held := range s.held {
-		for d := held.Pop(); d != nil; d = held.Pop() {
-			if !d.group.isLost && d.state == open {
-				if d.level.want == unlimited { // held messages limit the requests, not unsettled ones
-					d.level.wakeIfRoom()
-				}
-				return d
-			}
-		}
-		if !now && s.awaitPending(rank) {
-			return nil
-		}
+	d := s.held.Pop((*delivery).isUsable, func(rank int) bool { return !now && s.awaitPending(rank) })
+	if d != nil && d.level.want == unlimited { // held messages limit the requests, not unsettled ones
+		d.level.wakeIfRoom()
 	}
-	return nil
+	return d
 }
 
-// awaitPending reports whether the server may have messages of a priority level, for which less
-// urgent levels wait. Then it asks the server in the background if this process holds messages of
-// such levels. It returns false for the least urgent level. Call it with s.mu held.
+// awaitPending reports whether the server may have messages of a priority level, for which other
+// levels wait: they have not arrived, or that level's prefetch is used up. More urgent messages
+// that are held do not wait for a level whose prefetch is used up.
+//
+// If messages are held, it asks the server in the background. Without a floor it returns false for
+// the least urgent level. Call it with s.mu held.
 func (s *subscription) awaitPending(rank int) (wait bool) {
 	width := s.q.width()
 	for _, lv := range s.levels[rank*width : (rank+1)*width] {
-		if lv.urgent && lv.pending > 0 {
-			wait = true
-			if s.holdsBelow(rank) {
-				lv.askPending()
-			}
+		if !lv.awaited || lv.pending == 0 || !lv.hasRoom() && s.holds(0, rank) {
+			continue
+		}
+		wait = true
+		if s.holds(0, s.held.Len()) {
+			lv.askPending()
 		}
 	}
 	return wait
 }
 
-// holdsBelow reports whether this process holds messages of priority levels that are less urgent
-// than rank. Call it with s.mu held.
-func (s *subscription) holdsBelow(rank int) bool {
-	for _, held := range s.held[rank+1:] {
-		if held.Len() > 0 {
+// holds reports whether this process holds messages of the priority levels from first to before
+// end. Call it with s.mu held.
+func (s *subscription) holds(first, end int) bool {
+	for rank := first; rank < end; rank++ {
+		if s.held.Level(rank).Len() > 0 {
 			return true
 		}
 	}
@@ -216,13 +212,16 @@ func (s *subscription) SetPrefetch(ctx context.Context, n int) error {
 	for i, lv := range s.levels {
 		part := 0
 		if n > 0 {
-			part = receive.Share(n, lv.rank, len(s.held))
+			part = receive.Share(n, lv.rank, s.held.Len())
 		}
 		wg.Go(func() { errs[i] = lv.setPrefetch(ctx, part) })
 	}
 	wg.Wait()
 	return wrap(errors.Join(errs...), "set the prefetch of", s.q.name)
 }
+
+// Divided implements [broker.Divider]: each level and each lane has its own prefetch.
+func (s *subscription) Divided() bool { return len(s.levels) > 1 }
 
 // Close implements [broker.Subscription]. Receive returns ErrClosed from now on. Close withdraws
 // the requests for messages and returns the messages that Receive has not returned to the queue.

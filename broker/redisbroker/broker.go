@@ -49,6 +49,7 @@ var (
 	_ broker.Finder         = (*Broker)(nil)
 	_ broker.QueueLister    = (*Broker)(nil)
 	_ broker.Lister         = (*Broker)(nil)
+	_ broker.KeyLister      = (*Broker)(nil)
 	_ broker.Watcher        = (*Broker)(nil)
 	_ broker.Witness        = (*Broker)(nil)
 )

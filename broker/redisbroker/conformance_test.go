@@ -24,7 +24,8 @@ const (
 // promises are the promises of a single server and of a cluster.
 var promises = brokertest.Promises{
 	Durable: true, ExactCount: true, Dedupe: true, Order: true, Priorities: true, Delays: true, Batch: true, Retry: true,
-	SyncAck: true, Resize: true, Inspect: true, DeadLetters: true, Oldest: true, Find: true, Queues: true, List: true, Watch: true, Witness: true, Outlives: true, Fair: true, MaxBody: testMaxBody,
+	SyncAck: true, Resize: true, Inspect: true, DeadLetters: true, Oldest: true, Find: true, Queues: true, List: true, Watch: true, Witness: true, Outlives: true, Fair: true,
+	Bounds: true, Floor: true, ListKeys: true, MaxBody: testMaxBody,
 }
 
 func TestConformance(t *testing.T) {

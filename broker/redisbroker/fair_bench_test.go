@@ -14,7 +14,8 @@ import (
 
 // BenchmarkTurns publishes messages in batches and consumes them with prefetch 256. One operation
 // is one message. server-us is the server's processor time for it. Compare with plain, a queue
-// without turns: -benchtime 100000x.
+// without turns: -benchtime 100000x. bounds has a limit for each key that is not reached. full has
+// a limit of one, which is always reached.
 func BenchmarkTurns(b *testing.B) {
 	for _, kind := range []struct {
 		name string
@@ -26,11 +27,17 @@ func BenchmarkTurns(b *testing.B) {
 		{"ten_messages_a_key", func(n int) int { return n/10 + 1 }},
 		{"one_message_a_key", func(n int) int { return n }},
 	} {
-		b.Run(kind.name, func(b *testing.B) { benchmarkTurns(b, kind.keys(b.N)) })
+		b.Run(kind.name, func(b *testing.B) { benchmarkTurns(b, kind.keys(b.N), 0) })
+		if kind.name != "plain" {
+			b.Run(kind.name+"/bounds", func(b *testing.B) { benchmarkTurns(b, kind.keys(b.N), 1000) })
+		}
+		if kind.name == "ten_messages_a_key" {
+			b.Run(kind.name+"/full", func(b *testing.B) { benchmarkTurns(b, kind.keys(b.N), 1) })
+		}
 	}
 }
 
-func benchmarkTurns(b *testing.B, keys int) {
+func benchmarkTurns(b *testing.B, keys, most int) {
 	b.Helper()
 	srv := testserver.RequireRedis(b)
 	br := connect(b, redisbroker.Config{Namespace: testserver.Namespace()})
@@ -54,7 +61,7 @@ func benchmarkTurns(b *testing.B, keys int) {
 	}
 	middle := serverTime(b, srv)
 	memory := serverNumber(b, srv, "memory", `used_memory:([0-9]+)`)
-	s := subscribe(b, br, "q", 256)
+	s := subscribeBounds(b, br, "q", 256, broker.Bounds{Key: broker.Bound{Max: most}})
 	for range b.N {
 		ack(b, receive(b, s))
 	}

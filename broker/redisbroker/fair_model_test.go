@@ -27,7 +27,8 @@ for level = 0, levels - 1 do
     local all = {}
     for element in string.gmatch(string.sub(line, 2), '[^\n]+') do all[#all + 1] = element end
     if #all == 0 or string.byte(all[1], 1) ~= 9 then return 'the line of ' .. of .. ' is ' .. line end
-    if not redis.call('ZSCORE', base .. 'k' .. level, of) then return of .. ' has no tag' end
+    local parked = string.find(' ' .. (redis.call('HGET', base .. 'q', of) or ''), ' ' .. level + 1 .. ':', 1, true)
+    if not redis.call('ZSCORE', base .. 'k' .. level, of) == not parked then return of .. ' has no tag or two' end
     local more = redis.call('LRANGE', hash .. ':' .. of, 0, -1)
     if #more > 0 and string.sub(line, 1, 1) ~= '+' then return of .. ' has a list that its line does not know' end
     for k = 1, #more do all[#all + 1] = more[k] end
@@ -47,6 +48,13 @@ for level = 0, levels - 1 do
 end
 local ready = redis.call('HLEN', base .. 't') - math.max(0, redis.call('HLEN', base .. 'l') - 1) - redis.call('ZCARD', base .. 'd')
 if elements ~= ready then return elements .. ' elements of ' .. ready .. ' ready messages' end
+local held = redis.call('HGET', base .. 'm', 'counted')
+if held then
+  local all, sum = redis.call('HVALS', base .. 'b'), 0
+  for i = 1, #all do sum = sum + all[i] end
+  if sum ~= tonumber(held) or sum ~= redis.call('HLEN', base .. 'l') - 1 then return sum .. ' held messages are counted, in all ' .. held end
+end
+if redis.call('HLEN', base .. 'q') ~= redis.call('ZCARD', base .. 'p') then return 'parked keys differ' end
 local counted = redis.call('HGETALL', base .. 'v')
 for i = 1, #counted, 2 do
   local at = tonumber(counted[i])
@@ -58,7 +66,7 @@ return ''
 `
 
 // TestStoredTurns shows that the stored turns agree with the other keys of a queue, after each step
-// of random histories. At the end nothing of them is left.
+// of random histories, with and without bounds. At the end nothing of them is left.
 func TestStoredTurns(t *testing.T) {
 	t.Parallel()
 	srv, ns := testserver.RequireRedis(t), testserver.Namespace()
@@ -79,7 +87,7 @@ func TestStoredTurns(t *testing.T) {
 				rt.Fatalf("the stored turns: %s, %v", wrong, err)
 			}
 		}
-		for stats(t, b, h.q).Held+stats(t, b, h.q).Ready > 0 {
+		for st := stats(t, b, h.q); st.Held+st.Ready+st.Delayed > 0; st = stats(t, b, h.q) {
 			h.receive()
 			h.settleAll()
 		}
@@ -100,6 +108,7 @@ type turnsHistory struct {
 	held []broker.Delivery
 	ids  []string
 	room int // the prefetch
+	max  int // of a key and, one more, of the queue; 0: no bounds
 }
 
 // message returns a new message of a random key, weight and level.
@@ -133,7 +142,7 @@ func (h *turnsHistory) publish() {
 // receive receives up to three messages if some are ready or fetched.
 func (h *turnsHistory) receive() {
 	for range 3 {
-		if st := stats(h.t, h.b, h.q); len(h.held) >= h.room || st.Ready+st.Held <= len(h.held) {
+		if st := stats(h.t, h.b, h.q); len(h.held) >= h.room || st.Ready+st.Held <= len(h.held) || h.max > 0 && len(h.held) > 0 {
 			return
 		}
 		h.held = append(h.held, receive(h.t, h.s))
@@ -211,12 +220,17 @@ func (h *turnsHistory) change() {
 	}
 }
 
-// resubscribe settles the held messages and subscribes again: fetched messages go back.
+// resubscribe settles the held messages and subscribes again, perhaps with bounds. Fetched messages
+// go back.
 func (h *turnsHistory) resubscribe() {
 	h.settleAll()
 	if err := h.s.Close(testwait.Long(h.t)); err != nil {
 		h.rt.Fatalf("Close: %v", err)
 	}
 	h.room = rapid.IntRange(1, 4).Draw(h.rt, "prefetch")
-	h.s = subscribe(h.t, h.b, h.q, h.room)
+	if h.max = rapid.IntRange(0, 2).Draw(h.rt, "max"); h.max == 0 {
+		h.s = subscribe(h.t, h.b, h.q, h.room)
+		return
+	}
+	h.s = subscribeBounds(h.t, h.b, h.q, h.room, broker.Bounds{Key: broker.Bound{Max: h.max}, All: broker.Bound{Max: h.max + 1}})
 }

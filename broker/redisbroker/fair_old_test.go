@@ -68,7 +68,7 @@ func TestOlderVersionOnAFairQueue(t *testing.T) {
 	old.call("enqueue", partsOfEnqueue, channel, 2, 0, "old-0", stored("old-0"), "old-1", stored("old-1"))
 	do(t, srv, "ZADD", old.prefix+"o", "99999999999999999", "7")
 	do(t, srv, "HSET", old.prefix+"c", "7", "0:0:n:")
-	got := old.call("claim", partsOfClaim, channel, 7, 1, 100, 0, 1<<20, 64, "", "")
+	got := old.call("claim", partsOfClaim, channel, 7, 1, 100, 0, 1<<20, 64, "", "", 0, 0)
 	if len(got) != 8 || got[4] != "old-0" || got[6] != "old-1" {
 		t.Fatalf("its consumer received %v", got)
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/internal/floor"
 	"github.com/swarmiji/swarmiji/internal/redisconn"
 	"github.com/swarmiji/swarmiji/internal/wake"
 )
@@ -54,9 +55,10 @@ func (s *subscription) register(ctx context.Context, eval evaluator) (*owner, *l
 
 // fetch claims messages until the subscription is closed. Then it returns the messages that
 // Receive has not returned to the queue, sets s.isIdle, closes s.idle and wakes keepLease. It is
-// one of the subscription's two goroutines. It takes s.mu.
-func (s *subscription) fetch() {
-	f := fetcher{s: s, timer: time.NewTimer(0)}
+// one of the subscription's two goroutines. share decides about the levels of claims. It takes
+// s.mu.
+func (s *subscription) fetch(share floor.Floor) {
+	f := fetcher{s: s, timer: time.NewTimer(0), floor: share}
 	defer f.timer.Stop()
 	for f.step() {
 	}
@@ -78,6 +80,7 @@ type fetcher struct {
 	unknownClaim int       // the size of a claim that may have been executed; 0: no such claim
 	peek         int       // how many messages the next claim checks at first
 	types        string    // the last content type
+	floor        floor.Floor
 }
 
 // longWait is the interval of claims of a subscription for which the Broker polls.
@@ -190,11 +193,14 @@ func (f *fetcher) claim(own *owner, want int) error {
 	}
 	renew, open, finished := s.claimArgs(own, enough)
 	mode := s.handoverMode(own)
+	bounds := s.bounds
 	s.mu.Unlock()
+	lower, first := f.floor.Batch(want, s.q.knownLevels().number())
 	sent := time.Now()
 	// without a deadline, as in a batcher
 	answer, l, err := s.q.callWithLevels(context.WithoutCancel(s.b.ctx), s.b.conn.EvalOnce, s.b.scripts.claim,
-		s.q.names.channels(), own.number, place, want, renew, claimBytes, f.peek, open, mode)
+		s.q.names.channels(), own.number, place, want, renew, claimBytes, f.peek, open, mode,
+		lower, max(0, first-1), bounds)
 	switch {
 	case errors.Is(err, broker.ErrNoQueue): // another process has removed its keys
 		s.mu.Lock()
@@ -273,6 +279,7 @@ func (f *fetcher) acceptClaim(own *owner, l *levels, answer []any, place int64, 
 	}
 	f.next = time.Now().Add(wait)
 	ds, bytes := s.newDeliveries(own, place, answer[4:], text(answer, 3), &f.types)
+	f.floor.Claimed(len(ds))
 	if len(ds) > 0 {
 		f.peek = min(max(1, claimBytes/2/(bytes/len(ds)+1)), 250)
 	}
@@ -298,9 +305,9 @@ func (f *fetcher) acceptClaim(own *owner, l *levels, answer []any, place int64, 
 // it delivered messages.
 const repeated = 2
 
-// addHeld adds the deliveries ds of one claim to the held ones and wakes Receive. If the prefetch
-// is 0 or the subscription is closed, they become excess, and the claiming goroutine is woken to
-// return them.
+// addHeld adds the deliveries ds of one claim to the held ones and wakes Receive. Those beyond a
+// prefetch that has become smaller, and all after Close, become excess. The claiming goroutine is
+// woken to return them.
 //
 // It returns false, and adds nothing, if ds is empty, the owner is lost, or this is not the
 // owner's next claim. In the last case the messages are known already, or earlier ones are
@@ -313,7 +320,7 @@ func (s *subscription) addHeld(own *owner, ds []*delivery) bool {
 	own.open = append(own.open, ds[0].claim)
 	for _, d := range ds {
 		own.held[d] = struct{}{}
-		if s.limit == 0 || s.isClosed {
+		if len(own.held) > s.limit || s.isClosed {
 			s.excess = append(s.excess, d)
 			continue
 		}

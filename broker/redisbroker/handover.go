@@ -8,13 +8,13 @@ import (
 
 // handoverMode returns the kind of publications on the owner's channel: "c" for whole messages,
 // "n" for notifications. It returns "", for nothing, until the server has confirmed that it knows
-// the channel. A cluster sends publications to all its nodes, so there they must be short. Call
-// it with s.mu held.
+// the channel. A cluster sends publications to all its nodes, so there they must be short. With
+// bounds the owner must claim itself. Call it with s.mu held.
 func (s *subscription) handoverMode(own *owner) string {
 	switch {
 	case !own.hears:
 		return ""
-	case s.b.conn.Clustered():
+	case s.b.conn.Clustered(), s.bounds != "":
 		return "n"
 	default:
 		return "c"

@@ -67,17 +67,22 @@ func (b *Broker) waitingSubscriptions() []waitingSub {
 // lost. It takes the mutexes of the subscriptions.
 func (b *Broker) pollTogether(ts []waitingSub) {
 	var keys []string
-	args := make([]any, 0, 3*len(ts))
+	args := make([]any, 0, 4*len(ts))
 	for _, t := range ts {
 		n := &t.s.q.names
-		ready := t.s.q.knownLevels().readyKeys(n)
+		l := t.s.q.knownLevels()
+		ready := l.readyKeys(n)
 		keys = append(keys, n.part("d"), n.part("o"))
 		keys = append(keys, ready...)
+		parked := 0
+		if l.fair {
+			keys, parked = append(keys, n.part("p")), 1
+		}
 		renew := int64(0)
 		if t.renew {
 			renew = t.s.lease.Microseconds()
 		}
-		args = append(args, len(ready), t.own.number, renew)
+		args = append(args, len(ready), t.own.number, renew, parked)
 	}
 	ctx, cancel := context.WithTimeout(b.ctx, pollTimeout)
 	defer cancel()

@@ -155,10 +155,13 @@ func (q *queue) storeLevels(text string) *levels {
 // some send it again until it was executed.
 type evaluator func(ctx context.Context, s *redisconn.Script, keys []string, args ...any) (any, error)
 
-// eval executes a script that does not depend on the queue's levels, by calling the function eval,
-// and returns its answer. It takes q.mu, but does not hold it while it waits for the server.
+// eval executes a script that does not get the queue's levels as an argument, by calling the
+// function eval, and returns its answer. It takes q.mu, but does not hold it while it waits for the
+// server.
 func (q *queue) eval(ctx context.Context, eval evaluator, s *script, args ...any) (any, error) {
-	return eval(ctx, s.Script, q.knownLevels().keys(s, q, nil), args...)
+	l := q.knownLevels()
+	s = s.forLevels(l)
+	return eval(ctx, s.Script, l.keys(s, q, nil), args...)
 }
 
 // callWithLevels executes a script whose first argument is the queue's levels. It returns the

@@ -44,8 +44,12 @@ func (b *Broker) Retry(ctx context.Context, d broker.Delivery, next broker.Outgo
 // server and for the replicas of Config.WaitReplicas. If d is no longer held, nothing is
 // published, and it returns notHeldError.
 func (d *delivery) replace(ctx context.Context, to *queue, next outgoing) error {
+	fair := 0
+	if d.sub.q.knownLevels().fair {
+		fair = 1
+	}
 	answer, _, err := to.callFrom(ctx, to.b.write, to.b.scripts.retry, d.sub.q,
-		to.names.channels(), d.key, d.claim.name, next.key, next.value, timeArg(next.at))
+		to.names.channels(), d.key, d.claim.name, next.key, next.value, timeArg(next.at), fair)
 	switch {
 	case err != nil:
 		return wrap(err, "retry into", to.name)

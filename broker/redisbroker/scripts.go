@@ -19,6 +19,7 @@ type script struct {
 	source string
 	parts  []string // "from.t" is the table t of the queue from which a message is moved
 	lists  bool     // the lists of ready messages follow
+	differ bool     // it has lines that are only for plain or for fair queues
 	fair   *script  // the script for fair queues; nil if it is the same
 }
 
@@ -35,7 +36,7 @@ func (s *script) forLevels(l *levels) *script {
 type scripts struct {
 	declare, enqueue, subscribe, renew, claim, ack, release, leave, bury, retry *script
 	find, update, stats, purge, putDead, dropDead, dead, purgeDead, mute        *script
-	note, judge, node, look, tend, list, describe                               *script
+	note, judge, node, look, tend, list, describe, keys                         *script
 }
 
 // loadScripts loads all scripts from the embedded files. It returns an error if a file is missing
@@ -47,13 +48,13 @@ func loadScripts() (*scripts, error) {
 		"ack": &s.ack, "release": &s.release, "leave": &s.leave, "bury": &s.bury, "retry": &s.retry, "find": &s.find,
 		"update": &s.update, "stats": &s.stats, "purge": &s.purge, "putdead": &s.putDead, "dropdead": &s.dropDead, "dead": &s.dead,
 		"purgedead": &s.purgeDead, "mute": &s.mute, "note": &s.note, "judge": &s.judge, "node": &s.node,
-		"look": &s.look, "tend": &s.tend, "list": &s.list, "describe": &s.describe,
+		"look": &s.look, "tend": &s.tend, "list": &s.list, "describe": &s.describe, "keys": &s.keys,
 	} {
 		var err error
 		if *to, err = loadScript(name, "plain"); err != nil {
 			return nil, fmt.Errorf("redisbroker: script %s: %w", name, err)
 		}
-		if !(*to).lists {
+		if !(*to).lists && !(*to).differ {
 			continue
 		}
 		if (*to).fair, err = loadScript(name, "fair"); err != nil {
@@ -70,12 +71,12 @@ func loadScripts() (*scripts, error) {
 // not exist or a name of a key is unknown.
 func loadScript(name, kind string) (*script, error) {
 	lib := ""
-	for _, file := range []string{"lib", kind, "moves"} {
+	for _, file := range []string{"lib", "bounds", kind, "moves"} {
 		text, err := sources.ReadFile("lua/" + file + ".lua")
 		if err != nil {
 			return nil, err
 		}
-		_, functions, _ := strings.Cut(string(text), "\n\n")
+		_, functions, _ := strings.Cut(linesFor(kind, string(text)), "\n\n")
 		lib += "\n\n" + strings.TrimSuffix(functions, "\n")
 	}
 	text, err := sources.ReadFile("lua/" + kind + name + ".lua")
@@ -85,10 +86,12 @@ func loadScript(name, kind string) (*script, error) {
 	if err != nil {
 		return nil, err
 	}
-	first, rest, _ := strings.Cut(linesFor(kind, string(text)), "\n")
+	own := linesFor(kind, string(text))
+	first, rest, _ := strings.Cut(own, "\n")
 	_, after, _ := strings.Cut(rest, "-- KEYS: ")
 	line, _, _ := strings.Cut(after, "\n")
-	s := &script{parts: strings.Fields(line)}
+	line, _, _ = strings.Cut(line, " -- of ")
+	s := &script{parts: strings.Fields(line), differ: own != string(text)}
 	if n := len(s.parts) - 1; n >= 0 && s.parts[n] == "r" {
 		s.parts, s.lists = s.parts[:n], true
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/internal/floor"
 	"github.com/swarmiji/swarmiji/internal/wake"
 )
 
@@ -38,6 +39,7 @@ type subscription struct {
 	limit    int // limit of messages held; math.MaxInt: no limit
 	owner    *owner
 	unread   unread
+	bounds   string      // from packBounds, for the next claim
 	excess   []*delivery // arrived after the prefetch was reduced or the subscription closed
 	drained  bool        // the server delivers new messages without a claim
 	wakeups  uint64      // number of notifications so far
@@ -77,8 +79,9 @@ func (o *owner) alive(now time.Time) bool { return !o.gone && now.Before(o.until
 // Subscribe implements [broker.Broker]. If the queue does not exist it is created, without
 // priority levels. It waits for the server and starts two goroutines, which claim messages and
 // renew the lease. Prefetch 0 means no limit, Lease 0 means Config.Lease. Returns ErrMalformed for
-// a negative prefetch, or a lease that is negative or shorter than 100 ms. After Close it returns
-// ErrClosed. It also returns the error of the server.
+// a negative prefetch, or a lease that is negative or shorter than 100 ms. It does so for Bounds of
+// a queue that is not fair, and where broker.CheckOptions does. After Close it returns ErrClosed.
+// It also returns the error of the server.
 //
 // The first subscription also starts a check of the server's settings, see checkSettings. Unless
 // the server is a cluster, it starts pollLoop too.
@@ -89,6 +92,9 @@ func (b *Broker) Subscribe(ctx context.Context, name string, o broker.SubscribeO
 	}
 	if o.Prefetch < 0 || o.Lease < 0 || o.Lease > 0 && o.Lease < minLease {
 		return nil, fmt.Errorf("redis subscribe to %.128q: %w: prefetch %d, lease %v", name, broker.ErrMalformed, o.Prefetch, o.Lease)
+	}
+	if err := broker.CheckOptions(o); err != nil {
+		return nil, wrap(err, "subscribe to", name)
 	}
 	s := &subscription{
 		b: b, q: q, lease: o.Lease, limit: o.Prefetch,
@@ -102,12 +108,19 @@ func (b *Broker) Subscribe(ctx context.Context, name string, o broker.SubscribeO
 	if s.limit == 0 {
 		s.limit = math.MaxInt
 	}
+	if s.bounds, err = packBounds(o.Bounds); err != nil {
+		return nil, wrap(err, "subscribe to", name)
+	}
 	own, l, err := s.register(ctx, b.conn.Eval)
 	if err != nil {
 		return nil, wrap(err, "subscribe to", name)
 	}
-	s.owner, s.unread = own, newUnread(l)
-	if !b.addSubscription(s) {
+	s.owner, s.unread = own, newUnread(l, floor.New(o.Floor))
+	if s.bounds != "" && !l.fair {
+		_ = s.removeOwner(ctx, own) // otherwise its lease ends
+		return nil, wrap(broker.NotFair(name, "bounds"), "subscribe to", name)
+	}
+	if !b.addSubscription(s, floor.New(o.Floor)) {
 		_ = s.removeOwner(ctx, own) // otherwise its lease ends
 		return nil, fmt.Errorf("redis subscribe to %.128q: %w", name, errClosed)
 	}
@@ -119,9 +132,9 @@ func (b *Broker) Subscribe(ctx context.Context, name string, o broker.SubscribeO
 }
 
 // addSubscription adds s to the Broker's subscriptions, listens on its channel, and starts its two
-// goroutines. It does not wait. It returns false if the Broker is closed: the caller must remove
-// the owner on the server then. It takes b.mu.
-func (b *Broker) addSubscription(s *subscription) bool {
+// goroutines. share decides about the levels of claims. It does not wait. It returns false if the
+// Broker is closed: the caller must remove the owner on the server then. It takes b.mu.
+func (b *Broker) addSubscription(s *subscription, share floor.Floor) bool {
 	b.mu.Lock()
 	if b.closed {
 		b.mu.Unlock()
@@ -130,7 +143,7 @@ func (b *Broker) addSubscription(s *subscription) bool {
 	b.subs[s] = struct{}{}
 	b.mu.Unlock()
 	b.listenTo(s, s.owner)
-	return b.start(s.fetch) && b.start(s.keepLease)
+	return b.start(func() { s.fetch(share) }) && b.start(s.keepLease)
 }
 
 // channelConfirmed records that the server has confirmed the subscription to channel.
@@ -254,8 +267,8 @@ func (s *subscription) afterSettle() {
 
 // SetPrefetch implements [broker.Resizer]. 0 stops the claiming. It wakes the claiming goroutine.
 // For a smaller n it then blocks until the server has stopped to deliver without claims, or ctx
-// ends. Messages that still arrive while n is 0 go back to the queue. It takes s.mu, but does not
-// hold it while it waits.
+// ends. Messages that still arrive beyond n go back to the queue. It takes s.mu, but does not hold
+// it while it waits.
 //
 // Returns ErrMalformed if n is negative, and ErrClosed after Close: then the limit stays. It also
 // returns the error of that wait, of the server or because ctx ended: then the new limit applies.

@@ -3,6 +3,7 @@ package redisbroker
 import (
 	"slices"
 
+	"github.com/swarmiji/swarmiji/internal/floor"
 	"github.com/swarmiji/swarmiji/internal/turns"
 )
 
@@ -13,14 +14,15 @@ type unread struct {
 	lists  [][]*delivery            // of a plain queue
 	turns  []turns.Turns[*delivery] // of a fair queue
 	n      int
+	floor  floor.Floor
 }
 
 // newUnread returns an empty one for the levels of a queue.
-func newUnread(l *levels) unread {
+func newUnread(l *levels, f floor.Floor) unread {
 	if l.fair {
-		return unread{levels: l, turns: make([]turns.Turns[*delivery], l.number())}
+		return unread{levels: l, turns: make([]turns.Turns[*delivery], l.number()), floor: f}
 	}
-	return unread{levels: l, lists: make([][]*delivery, l.number())}
+	return unread{levels: l, lists: make([][]*delivery, l.number()), floor: f}
 }
 
 // add adds a delivery at the end of its level, or of its key there.
@@ -36,25 +38,40 @@ func (u *unread) add(d *delivery) {
 
 // next removes and returns the next delivery, nil without one.
 func (u *unread) next() *delivery {
-	for level := range u.turns {
-		if e := u.turns[level].Pop(); e != nil {
-			u.n--
-			return e.Item
-		}
+	if u.n == 0 {
+		return nil
 	}
-	for level, ds := range u.lists {
-		if len(ds) > 0 {
+	n := max(len(u.turns), len(u.lists))
+	for i := range n {
+		level := u.floor.At(i, n)
+		if d := u.pop(level); d != nil {
 			u.n--
-			d := ds[0]
-			ds[0] = nil
-			u.lists[level] = ds[1:]
+			u.floor.Took(level)
 			return d
 		}
 	}
 	return nil
 }
 
-// all returns the deliveries in the order of next, and removes none.
+// pop removes and returns the next delivery of a level, nil without one.
+func (u *unread) pop(level int) *delivery {
+	if u.turns != nil {
+		if e := u.turns[level].Pop(); e != nil {
+			return e.Item
+		}
+		return nil
+	}
+	ds := u.lists[level]
+	if len(ds) == 0 {
+		return nil
+	}
+	d := ds[0]
+	ds[0] = nil
+	u.lists[level] = ds[1:]
+	return d
+}
+
+// all returns the deliveries by level, each level in the order of next, and removes none.
 func (u *unread) all() []*delivery {
 	ds := make([]*delivery, 0, u.n)
 	for level := range u.turns {
@@ -68,7 +85,7 @@ func (u *unread) all() []*delivery {
 
 // reset replaces the deliveries by ds, sorted by the levels l.
 func (u *unread) reset(l *levels, ds []*delivery) {
-	*u = newUnread(l)
+	*u = newUnread(l, u.floor)
 	for _, d := range ds {
 		u.add(d)
 	}

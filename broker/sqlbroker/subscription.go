@@ -60,6 +60,9 @@ func (b *Broker) Subscribe(ctx context.Context, name string, o broker.SubscribeO
 	if o.Prefetch < 0 || o.Lease < 0 || o.Lease > 0 && o.Lease < minLease {
 		return nil, fmt.Errorf("sql subscribe to %.128q: %w: prefetch %d, lease %v", name, broker.ErrMalformed, o.Prefetch, o.Lease)
 	}
+	if err := broker.RefuseBounds(name, o); err != nil {
+		return nil, wrap(err, "subscribe to", name)
+	}
 	q, err := b.ensure(ctx, name, "", false)
 	if err != nil {
 		return nil, wrap(err, "subscribe to", name)

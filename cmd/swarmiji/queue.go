@@ -27,24 +27,38 @@ func (a *app) queueServeCmds() []*cobra.Command {
 
 func (a *app) queueLimitCmd() *cobra.Command {
 	var concurrency int
+	var keys keyLimit
 	cmd := &cobra.Command{
 		Use:   "limit QUEUE [RATE]",
 		Short: "Limit how often tasks of a queue start, and how many run at once",
 		Long: "Limit stores how often tasks of the queue start, for example 10/s, and with --concurrency how many run at once.\n" +
 			"It applies to all consumers together if their server keeps limits (Redis and SQL databases do), otherwise to\n" +
-			"each consumer. Without RATE and --concurrency there is no stored limit any more.",
+			"each consumer. Without RATE and --concurrency there is no stored limit any more.\n\n" +
+			"With --each-key or --key it limits the fairness keys of a fair queue, over all consumers, where tasks are taken:\n" +
+			"a key at its limit uses no worker. Without RATE and --concurrency that key has no limit. Redis, PostgreSQL and\n" +
+			"SQLite can do this.",
 		Example: "  swarmiji queue limit reports 10/s --concurrency 4\n" +
-			"  swarmiji queue limit reports",
+			"  swarmiji queue limit reports\n" +
+			"  swarmiji queue limit mail --concurrency 3 --each-key\n" +
+			"  swarmiji queue limit mail --concurrency 20 --key 'customer 7'",
 		Args: cobra.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			rate := ""
 			if len(args) > 1 {
 				rate = args[1]
 			}
+			b, done, err := keys.bounds(cmd, rate, concurrency)
+			switch {
+			case err != nil:
+				return err
+			case b != nil:
+				return a.setBounds(cmd, args[0], b, done)
+			}
 			return a.setLimit(cmd, args[:1], nil, rate, concurrency)
 		},
 	}
 	cmd.Flags().IntVar(&concurrency, "concurrency", 0, "how many tasks of the queue run at once; default: no limit")
+	keys.flags(cmd)
 	return cmd
 }
 

@@ -18,7 +18,7 @@ import (
 
 func (a *app) queueCmd() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "queue ls|show|messages|pause|resume|purge|limit|add|remove",
+		Use:   "queue ls|show|messages|keys|pause|resume|purge|limit|add|remove",
 		Short: "Show, pause, limit, move and purge queues",
 		Long: "Queue shows the queues of the broker, what is in them and who serves them. It pauses, resumes and purges them.\n" +
 			"swarmiji dead shows and repairs their dead letters.\n\n" +
@@ -28,10 +28,10 @@ func (a *app) queueCmd() *cobra.Command {
 		Args:        cobra.NoArgs,
 		Annotations: map[string]string{cli.Offline: "yes"}, // only shows its help
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return errors.Join(cmd.Help(), fmt.Errorf("%w: queue what? ls, show, messages, pause, resume, purge, limit, add or remove", cli.ErrUsage))
+			return errors.Join(cmd.Help(), fmt.Errorf("%w: queue what? ls, show, messages, keys, pause, resume, purge, limit, add or remove", cli.ErrUsage))
 		},
 	}
-	cmd.AddCommand(a.queueListCmd("ls [QUEUE...]", "swarmiji queue ls"), a.queueShowCmd(), a.queueMessagesCmd(), a.pauseCmd("swarmiji queue pause"), a.resumeCmd("swarmiji queue resume"), a.queuePurgeCmd(), a.queueLimitCmd())
+	cmd.AddCommand(a.queueListCmd("ls [QUEUE...]", "swarmiji queue ls"), a.queueShowCmd(), a.queueMessagesCmd(), a.queueKeysCmd(), a.pauseCmd("swarmiji queue pause"), a.resumeCmd("swarmiji queue resume"), a.queuePurgeCmd(), a.queueLimitCmd())
 	cmd.AddCommand(a.queueServeCmds()...)
 	return cmd
 }

@@ -34,7 +34,7 @@ func (a *app) settingsCmd() *cobra.Command {
 						break
 					}
 				}
-				t := &cli.Table{Head: []string{"QUEUE", "TASK", "PAUSED BY", "UNTIL", "RATE", "AT ONCE", "REASON"}}
+				t := &cli.Table{Head: []string{"QUEUE", "TASK", "PAUSED BY", "UNTIL", "RATE", "AT ONCE", "KEYS", "REASON"}}
 				for i := range all {
 					t.Add(settingRow(&all[i])...)
 				}
@@ -64,5 +64,5 @@ func settingRow(s *inspect.Setting) []any {
 	if limit.Concurrency > 0 {
 		many = strconv.Itoa(limit.Concurrency)
 	}
-	return []any{s.Queue, s.Name, pause.By, pause.Until, limit.Rate, many, cli.Cut(strings.Join(reasons, "; "))}
+	return []any{s.Queue, s.Name, pause.By, pause.Until, limit.Rate, many, boundsText(s.Bounds), cli.Cut(strings.Join(reasons, "; "))}
 }

@@ -143,6 +143,9 @@ func (n *Node) Subscribe(_ context.Context, queue string, o broker.SubscribeOpti
 	if err := n.Declare(context.Background(), broker.Queue{Name: queue}); err != nil {
 		return nil, err
 	}
+	if err := broker.RefuseBounds(queue, o); err != nil {
+		return nil, fmt.Errorf("pushbroker: %w", err)
+	}
 	q, err := n.lock(queue)
 	if err != nil {
 		return nil, fmt.Errorf("pushbroker: %w", err)

@@ -22,6 +22,11 @@ func (c *Client) ListMessages(ctx context.Context, q inspect.MessageQuery) (insp
 	return call[inspect.MessagePage](ctx, c, "ListMessages", q)
 }
 
+// ListKeys implements [inspect.API].
+func (c *Client) ListKeys(ctx context.Context, q inspect.KeyQuery) (inspect.KeyPage, error) {
+	return call[inspect.KeyPage](ctx, c, "ListKeys", q)
+}
+
 // PurgeQueue implements [inspect.API].
 func (c *Client) PurgeQueue(ctx context.Context, p inspect.Purge) (inspect.Change, error) {
 	return call[inspect.Change](ctx, c, "PurgeQueue", p)

@@ -83,6 +83,7 @@ func methods() map[string]method {
 		"ListQueues":   reads(inspect.API.ListQueues),
 		"GetQueue":     reads(inspect.API.GetQueue),
 		"ListMessages": reads(inspect.API.ListMessages),
+		"ListKeys":     reads(inspect.API.ListKeys),
 		"PurgeQueue":   changes(inspect.DoPurgeQueue, inspect.API.PurgeQueue, func(p inspect.Purge) string { return p.Queue }),
 		"PauseQueue":   changes(inspect.DoPauseQueue, inspect.API.PauseQueue, func(p inspect.Pause) string { return p.Queue }),
 		"ResumeQueue":  changes(inspect.DoResumeQueue, inspect.API.ResumeQueue, text),

@@ -104,6 +104,40 @@ func (w *world) changedNode(c inspect.Change, err error) {
 	}
 }
 
+// testKeys shows the keys of a fair queue in pages, and the errors for other queues.
+func testKeys(w *world) {
+	api := w.api(0)
+	if _, lists := capability.As[broker.KeyLister](w.swarm.Broker); !lists {
+		_, err := api.ListKeys(w.ctx(), inspect.KeyQuery{Queue: queue})
+		w.is(err, inspect.ErrUnsupported)
+		return
+	}
+	const fair = "suite-fair"
+	w.no(broker.Declare(w.ctx(), w.swarm.Broker, broker.Queue{Name: fair, Fair: true}))
+	for i, key := range []string{"b", "a", "b"} {
+		w.no(w.swarm.Broker.Publish(w.ctx(), fair, &broker.Message{ID: fmt.Sprintf("k-%d", i), Key: key, Body: []byte("x")}))
+	}
+	var got []string
+	for q := (inspect.KeyQuery{Queue: fair, Limit: 1}); ; {
+		page, err := api.ListKeys(w.ctx(), q)
+		w.no(err)
+		for _, k := range page.Keys {
+			got = append(got, fmt.Sprintf("%s %d", k.Key, k.Ready))
+		}
+		if q.Cursor = page.Next; page.Next == "" {
+			break
+		}
+	}
+	if diff := cmp.Diff([]string{"a 1", "b 2"}, got); diff != "" {
+		w.Errorf("keys: (-want +got)\n%s", diff)
+	}
+	w.no(broker.Declare(w.ctx(), w.swarm.Broker, broker.Queue{Name: "suite-plain"}))
+	_, err := api.ListKeys(w.ctx(), inspect.KeyQuery{Queue: "suite-plain"})
+	w.is(err, inspect.ErrInvalid)
+	_, err = api.ListKeys(w.ctx(), inspect.KeyQuery{Queue: "suite-none"})
+	w.is(err, inspect.ErrNotFound)
+}
+
 func testMessages(w *world) {
 	for i := range 3 {
 		w.submit(okTask, task.ID(fmt.Sprintf("m-%d", i)))

@@ -72,6 +72,15 @@ func testSettings(w *world) {
 	_, err = api.SetLimit(w.ctx(), inspect.Limit{Queue: queue, Rate: "fast"})
 	w.is(err, inspect.ErrInvalid)
 
+	_, err = api.SetLimit(w.ctx(), inspect.Limit{Name: "x", Bounds: &settings.Bounds{}})
+	w.is(err, inspect.ErrInvalid)
+	_, err = api.SetLimit(w.ctx(), inspect.Limit{Queue: queue, Bounds: &settings.Bounds{Key: &settings.Bound{Max: -1}}})
+	w.is(err, inspect.ErrInvalid)
+	for _, change := range []settings.Bounds{{Key: &settings.Bound{Max: 3}}, {Keys: map[string]settings.Bound{"big": {Rate: "9/s"}}}} {
+		_, err = api.SetLimit(w.ctx(), inspect.Limit{Queue: queue, Bounds: &change})
+		w.no(err)
+	}
+
 	list := func() (got []string) {
 		w.Helper()
 		for q := (inspect.SettingsQuery{Limit: 1}); ; {
@@ -85,6 +94,9 @@ func testSettings(w *world) {
 				if s.Limit != nil {
 					text += fmt.Sprintf(" limit %s %d", s.Limit.Rate, s.Limit.Concurrency)
 				}
+				if b := s.Bounds; b != nil {
+					text += fmt.Sprintf(" bounds %d %v by %s", b.Key.Max, b.Keys, b.By)
+				}
 				got = append(got, text)
 			}
 			if q.Cursor = page.Next; page.Next == "" {
@@ -92,9 +104,11 @@ func testSettings(w *world) {
 			}
 		}
 	}
-	if diff := cmp.Diff([]string{"work paused by ada limit 10/s 3", "suite.ok paused by ada"}, list()); diff != "" {
+	if diff := cmp.Diff([]string{"work paused by ada limit 10/s 3 bounds 3 map[big:{9/s 0}] by ada", "suite.ok paused by ada"}, list()); diff != "" {
 		w.Errorf("settings: (-want +got)\n%s", diff)
 	}
+	_, err = api.SetLimit(w.ctx(), inspect.Limit{Queue: queue, Bounds: &settings.Bounds{}})
+	w.no(err)
 	done, err = api.ResumeQueue(w.ctx(), queue)
 	w.no(err)
 	if done.Done != 1 || !done.Stored {

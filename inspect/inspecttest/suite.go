@@ -57,6 +57,7 @@ func Run(t *testing.T, h Harness) {
 		{"Resume", "ResumeQueue ends stored pauses and those of consumers.", testResume},
 		{"History", "Tasks of a history are found by query and shown with their timeline.", testHistory},
 		{"Messages", "Messages of each place are listed in pages, if the broker can.", testMessages},
+		{"Keys", "The fairness keys of a fair queue are listed in pages, if the broker can.", testKeys},
 		{"Why", "Why names where a task is, what it waits for, and the action that helps.", testWhy},
 		{"WhyLimit", "A task that waits for a limit is told from one that is due later, with the holder.", testWhyLimit},
 		{"WhyStoredLimit", "A stored limit of a name or a queue is told with its figures.", testWhyStored},

@@ -37,8 +37,8 @@ var layers = []rule{
 	{
 		"suite",
 		[]string{"internal/lanes/lanestest"},
-		[]string{"broker", "internal/lanes"},
-		"it measures the lanes of whatever broker it is given",
+		[]string{"broker", "capability", "internal/lanes", "internal/testwait"},
+		"it tests and measures the lanes of whatever broker it is given",
 	},
 	{
 		"suite",

@@ -7,7 +7,7 @@ var commandLayers = []rule{
 		"L5",
 		[]string{"cmd/swarmiji"},
 		[]string{
-			"task", "broker", "resultstore", "events", "router", "serializer", "control", "revoke", "outbox", "history", "producer", "inspect",
+			"task", "broker", "resultstore", "events", "router", "serializer", "control", "revoke", "outbox", "history", "producer", "inspect", "settings",
 			"open", "open/all", "@leaves", "internal/wire", "cmd/swarmiji/internal/*",
 		},
 		"programs use the library as its users do; the wire alone opens what others have sealed, for people to see it",

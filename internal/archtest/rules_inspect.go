@@ -19,6 +19,12 @@ var inspecting = []rule{
 	},
 	{
 		"L4",
+		[]string{"inspect/internal/limits"},
+		[]string{"limit", "settings", "task"},
+		"limits are described by their numbers and their holders",
+	},
+	{
+		"L4",
 		[]string{"inspect/internal/stats"},
 		[]string{"broker"},
 		"counters are those of the broker",
@@ -26,8 +32,8 @@ var inspecting = []rule{
 	{
 		"L4",
 		[]string{"inspect/internal/claims"},
-		[]string{"resultstore"},
-		"one process claims keys as a result store does",
+		[]string{"resultstore", "internal/wake"},
+		"one process claims keys as a result store does, and makes a copy for a key once",
 	},
 	{
 		"L4",

@@ -4,7 +4,7 @@ package archtest
 var sets = map[string][]string{
 	// Small tools. All packages may import them. They import no other package.
 	"leaves": {
-		"capability", "internal/cmdline", "internal/gopool", "internal/glob", "internal/naming", "internal/nodeid", "internal/rawmsgpack", "internal/reach", "internal/receive", "internal/ring", "internal/turns",
+		"capability", "internal/cmdline", "internal/floor", "internal/gopool", "internal/glob", "internal/naming", "internal/nodeid", "internal/rawmsgpack", "internal/reach", "internal/receive", "internal/ring", "internal/turns",
 		"internal/utf", "internal/wake", "tx",
 	},
 	// Conformance suites: <port>test beside its port, and the end-to-end suite of producer and

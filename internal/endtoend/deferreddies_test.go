@@ -59,7 +59,10 @@ func TestDeferredTaskOutlivesConsumers(t *testing.T) {
 		for _, before := range []bool{true, false} {
 			t.Run(fmt.Sprint(dieAt, before), func(t *testing.T) {
 				t.Parallel()
-				outlive(t, newLife(dieAt, before))
+				d := outlive(t, newLife(dieAt, before), (*dying).expect)
+				if n := d.asked.Load(); n < 2 || n > 4 {
+					t.Errorf("asked %d times", n)
+				}
 			})
 		}
 	}
@@ -68,6 +71,7 @@ func TestDeferredTaskOutlivesConsumers(t *testing.T) {
 // dying holds the parts of the test other than its consumers.
 type dying struct {
 	t       *testing.T
+	handler func(d *dying, ctx context.Context, key string) (int, error) // of mortalAsk
 	server  *membroker.Server
 	results *memresults.Store
 	store   *memjobs.Store
@@ -75,13 +79,17 @@ type dying struct {
 	ahead   atomic.Int64  // how far the clock of the jobs is ahead
 	refused atomic.Bool
 	asked   atomic.Int64
-	ended   []<-chan error
+	// a checkpoint of the handler was stored, and has run again after that
+	begun, repeated atomic.Bool
+	ended           []<-chan error
 }
 
-func outlive(t *testing.T, first *life) {
+// outlive runs a consumer that dies with first, and then another one, until the task and its
+// successor have ended.
+func outlive(t *testing.T, first *life, handler func(d *dying, ctx context.Context, key string) (int, error)) *dying {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	d := &dying{t: t, server: membroker.NewServer(membroker.Config{}), results: memresults.New(memresults.Config{})}
+	d := &dying{t: t, handler: handler, server: membroker.NewServer(membroker.Config{}), results: memresults.New(memresults.Config{})}
 	var err error
 	d.store, err = memjobs.New(memjobs.Config{Now: func() time.Time { return time.Now().Add(time.Duration(d.ahead.Load())) }})
 	must(t, err)
@@ -113,9 +121,6 @@ func outlive(t *testing.T, first *life) {
 			t.Errorf("%s came to %d, %v; want %d", name, got, err, want)
 		}
 	}
-	if n := d.asked.Load(); n < 2 || n > 4 {
-		t.Errorf("asked %d times", n)
-	}
 	d.over(ctx)
 	cancel()
 	first.end()
@@ -127,6 +132,7 @@ func outlive(t *testing.T, first *life) {
 	closing, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	must(t, errors.Join(p.Close(closing), d.service.Close(closing), d.store.Close(closing), d.results.Close(closing), sender.Close(closing)))
+	return d
 }
 
 var mortalAsk = task.New[string, int]("ask")
@@ -144,13 +150,7 @@ func (d *dying) consume(ctx context.Context, l *life) *membroker.Broker {
 		ShutdownTimeout: -1, Tuning: consumer.Tuning{KillGrace: 50 * time.Millisecond, StoreRetry: 20 * time.Second},
 	})
 	must(d.t, err)
-	must(d.t, mortalAsk.Handle(c, func(ctx context.Context, key string) (int, error) {
-		if err := task.Expect(ctx, key); err != nil {
-			return 0, err
-		}
-		d.answer(key)
-		return 0, task.Defer(key)
-	}))
+	must(d.t, mortalAsk.Handle(c, func(ctx context.Context, key string) (int, error) { return d.handler(d, ctx, key) }))
 	must(d.t, task.New[int, int]("double").Handle(c, func(_ context.Context, n int) (int, error) { return 2 * n, nil }))
 	ended := make(chan error, 1)
 	running, stop := context.WithCancel(ctx)
@@ -168,6 +168,15 @@ func (d *dying) consume(ctx context.Context, l *life) *membroker.Broker {
 	}()
 	d.ended = append(d.ended, ended)
 	return b
+}
+
+// expect is a handler that waits for its answer.
+func (d *dying) expect(ctx context.Context, key string) (int, error) {
+	if err := task.Expect(ctx, key); err != nil {
+		return 0, err
+	}
+	d.answer(key)
+	return 0, task.Defer(key)
 }
 
 // answer acts as the outside service: it refuses the first request for a key and accepts repeated

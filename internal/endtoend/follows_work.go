@@ -20,7 +20,7 @@ func testFollowsWork(t *testing.T, open Open) {
 	r := newRoad(t, open, func(_ *producer.Config, c *consumer.Config) {
 		c.Queues[queueName] = consumer.QueueConfig{Workers: 1}
 	})
-	if !canResize(r) {
+	if resizes, _ := offersOf(r); !resizes {
 		t.Skip("this broker cannot change the prefetch of a subscription")
 	}
 	const n, long = 20, 0
@@ -81,14 +81,16 @@ func testFollowsWork(t *testing.T, open Open) {
 	})
 }
 
-// canResize reports whether the broker of r can change the prefetch of a subscription.
-func canResize(r *road) bool {
+// offersOf reports whether the broker of r can change the prefetch of a subscription, and whether
+// the subscription is divided.
+func offersOf(r *road) (resizes, divided bool) {
 	r.t.Helper()
 	sub, err := r.broker.Subscribe(r.ctx(), queueName, broker.SubscribeOptions{Prefetch: 1})
 	if err != nil {
 		r.t.Fatal(err)
 	}
 	defer func() { _ = sub.Close(r.ctx()) }()
-	_, ok := capability.As[broker.Resizer](sub)
-	return ok
+	_, resizes = capability.As[broker.Resizer](sub)
+	d, ok := capability.As[broker.Divider](sub)
+	return resizes, ok && d.Divided()
 }

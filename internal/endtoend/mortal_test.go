@@ -157,6 +157,20 @@ func (s mortalStore) Begin(ctx context.Context, id task.ID, which string, ttl ti
 	return first, err
 }
 
+func (s mortalStore) checkpointer() resultstore.Checkpointer {
+	c, _ := capability.As[resultstore.Checkpointer](s.ResultStore)
+	return c
+}
+
+func (s mortalStore) SaveCheckpoint(ctx context.Context, a resultstore.Attempt, c resultstore.Checkpoint) error {
+	return s.life.step(func() error { return s.checkpointer().SaveCheckpoint(ctx, a, c) })
+}
+
+func (s mortalStore) LoadCheckpoints(ctx context.Context, a resultstore.Attempt) (all []resultstore.Checkpoint, err error) {
+	err = s.life.step(func() (err error) { all, err = s.checkpointer().LoadCheckpoints(ctx, a); return err })
+	return all, err
+}
+
 // runMortal runs c until it has stopped, or kills it when l is dead. Then it closes the parts of
 // the consumer, and for a dead one its connection b first.
 func runMortal(ctx context.Context, t *testing.T, c *consumer.Consumer, l *life, b closer, parts ...closer) {

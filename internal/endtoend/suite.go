@@ -121,6 +121,10 @@ func Run(t *testing.T, open Open) {
 		// Promises: S51.
 		{"FollowsWork", true, false, testFollowsWork},
 		{"Fair", true, false, testFair},
+		{"Bounds", true, false, testBounds},
+		// Promises: S51.
+		{"BusyHoldsNothing", true, false, testBusyHoldsNothing},
+		{"Batches", true, false, testBatches},
 		{"QueuedBeforeConsumer", true, false, testQueuedBeforeConsumer},
 		{"Expired", true, false, testExpired},
 		{"Delayed", true, false, testDelayed},
@@ -148,6 +152,12 @@ func Run(t *testing.T, open Open) {
 		{"Checkpoints", false, false, testCheckpoints},
 		{"CheckpointsRequeued", true, false, testCheckpointsRequeued},
 		{"CheckpointsSealed", false, true, testCheckpointsSealed},
+		{"Waits", false, false, testWaits},
+		{"WaitsSealed", false, true, testWaitsSealed},
+		{"WaitRefused", true, false, testWaitRefused},
+		{"WaitElsewhere", true, false, testWaitElsewhere},
+		{"WaitSevered", true, false, testWaitSevered},
+		{"RevokedWaits", true, false, testRevokedWaits},
 		{"WorkflowTimeLimit", true, false, testWorkflowTimeLimit},
 		{"SeverInMidTask", true, false, testSeverInMidTask},
 		{"SeverKeepsTask", true, false, testSeverKeepsTask},

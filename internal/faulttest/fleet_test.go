@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -35,6 +36,7 @@ type fleet struct {
 	queue  string
 	ledger string
 	n      int // number of programs started so far
+	all    []*program
 }
 
 func newFleet(t *testing.T, url string) *fleet {
@@ -60,7 +62,9 @@ func (f *fleet) start(role string, s settings) *program {
 	for k, v := range all {
 		env = append(env, fmt.Sprintf("CHAOS_%s=%v", k, v))
 	}
-	return start(f.t, name, env)
+	p := start(f.t, name, env)
+	f.all = append(f.all, p)
+	return p
 }
 
 func (f *fleet) history() ledger.History {
@@ -93,7 +97,31 @@ func (f *fleet) awaitWithin(d time.Duration, what string, cond func(h ledger.His
 		select {
 		case <-tick.C:
 		case <-deadline.C:
+			f.explain(h)
 			f.t.Fatalf("%v passed without: %s\n%s", d, what, summary(h))
+		}
+	}
+}
+
+// explain logs the confirmed tasks that no consumer has taken, and the queue. It ends the programs
+// so that their logs show their goroutines.
+func (f *fleet) explain(h ledger.History) {
+	for i, t := range h.Lacking(ledger.Confirmed, ledger.Taken) {
+		if i == 20 {
+			break
+		}
+		f.t.Logf("%s was confirmed at %s and not taken", t.ID, t.Lines[0].At.Format(time.StampMilli))
+	}
+	ctx, cancel := context.WithTimeout(f.t.Context(), patience)
+	defer cancel()
+	if i, ok := capability.As[broker.Inspector](f.connect(f.url).Broker); ok {
+		s, err := i.Stats(ctx, f.queue)
+		f.t.Logf("queue %s: %+v, error %v", f.queue, s, err)
+	}
+	for _, p := range f.all {
+		if !p.ended() {
+			p.signal(syscall.SIGQUIT)
+			p.awaitEnd(5 * time.Second)
 		}
 	}
 }

@@ -75,7 +75,7 @@ func start(t *testing.T, name string, env []string) *program {
 	t.Cleanup(func() {
 		p.kill()
 		if log := p.output(); t.Failed() || strings.Contains(log, "DATA RACE") {
-			t.Logf("%s:\n%s", name, tail(log, 12<<10))
+			t.Logf("%s:\n%s", name, tail(log, 48<<10))
 		}
 		if strings.Contains(p.output(), "DATA RACE") {
 			t.Errorf("%s has a data race", name)
@@ -130,13 +130,18 @@ func (p *program) exit(within time.Duration) int {
 	case <-p.done:
 	case <-time.After(within):
 		p.signal(syscall.SIGQUIT) // the log then shows its goroutines
-		select {
-		case <-p.done:
-		case <-time.After(5 * time.Second):
-		}
+		p.awaitEnd(5 * time.Second)
 		p.t.Fatalf("%s still runs after %v", p.name, within)
 	}
 	return p.status()
+}
+
+// awaitEnd waits until the program has ended, at most for the given time.
+func (p *program) awaitEnd(most time.Duration) {
+	select {
+	case <-p.done:
+	case <-time.After(most):
+	}
 }
 
 // status returns the status of a program that has ended, -1 for a signal.

@@ -18,10 +18,12 @@ import (
 type Turns[T any] struct {
 	clock float64
 	lines map[string]*line[T]
-	busy  byTag[T] // keys with items
+	busy  byTag[T] // keys with items, without those in parked
 	idle  byTag[T] // keys without items, whose tag is above the clock
-	set   uint64   // number of tags that were set, to order equal tags
-	n     int
+	// keys with items that take no turns, see Park; nil before the first Park
+	parked map[string]*line[T]
+	set    uint64 // number of tags that were set, to order equal tags
+	n      int
 }
 
 // Entry is the place of an item. It stays valid when the item was taken, for Return.
@@ -35,12 +37,16 @@ type Entry[T any] struct {
 	index      int     // in the heap of returned items of its line; -1: it is in the list
 }
 
+// Key returns the key of the item.
+func (e *Entry[T]) Key() string { return e.key }
+
 // line holds the items of one key.
 type line[T any] struct {
 	key        string
 	tag        float64
 	set        uint64 // when the tag was set; of equal tags the earlier one is first
-	index      int    // in busy or idle
+	n          int    // number of items
+	index      int    // in busy or idle; -1: in neither
 	head, tail *Entry[T]
 	returned   byOrder[T] // before the list
 	credit     float64    // sum of the costs of the returned items
@@ -80,6 +86,47 @@ func (t *Turns[T]) Return(e *Entry[T]) {
 	t.setTag(l, max(l.tag-e.cost, t.clock-l.credit))
 	t.added(l)
 }
+
+// Park stops the turns of a key until Unpark: Peek and Pop pass over it. Its items and its tag
+// stay. Park does nothing for a key without items.
+func (t *Turns[T]) Park(key string) {
+	l := t.lines[key]
+	if l == nil || l.empty() || t.isParked(l) {
+		return
+	}
+	heap.Remove(&t.busy, l.index)
+	if t.parked == nil {
+		t.parked = make(map[string]*line[T])
+	}
+	t.parked[key] = l
+}
+
+// Unpark lets a parked key take turns again. It has no credit for the time before. It does nothing
+// for a key that is not parked.
+func (t *Turns[T]) Unpark(key string) {
+	if l := t.parked[key]; l != nil {
+		t.unpark(l)
+	}
+}
+
+// UnparkAll lets all keys take turns.
+func (t *Turns[T]) UnparkAll() {
+	for _, l := range t.parked {
+		t.unpark(l)
+	}
+}
+
+// unpark moves a line from parked to busy, with a tag that has reached the clock.
+func (t *Turns[T]) unpark(l *line[T]) {
+	delete(t.parked, l.key)
+	if least := t.clock - l.credit; l.tag < least {
+		t.setTag(l, least)
+	}
+	heap.Push(&t.busy, l)
+}
+
+// isParked reports whether the line is parked. It is cheap if no key is.
+func (t *Turns[T]) isParked(l *line[T]) bool { return len(t.parked) > 0 && t.parked[l.key] == l }
 
 // Peek returns the entry of the next item, or nil. It takes nothing.
 func (t *Turns[T]) Peek() *Entry[T] {
@@ -123,16 +170,18 @@ func (t *Turns[T]) SetWeight(e *Entry[T], weight int) {
 	e.cost = cost
 }
 
-// All iterates over the items in the order in which Pop would take them, and takes none. The time
-// of its first step grows with the number of keys. Do not change t during the iteration.
+// All iterates over the items in the order in which Pop would take them if no key was parked, and
+// takes none. The time of its first step grows with the number of keys. Do not change t during the
+// iteration.
 func (t *Turns[T]) All() iter.Seq[T] {
 	return func(yield func(T) bool) {
-		lines := make(byTag[T], len(t.busy))
-		for i, l := range t.busy {
+		lines := make(byTag[T], 0, len(t.busy)+len(t.parked))
+		for l := range t.withItems() {
 			copied := *l
 			copied.returned = slices.SortedFunc(slices.Values(l.returned), byOrderFunc[T])
-			lines[i] = &copied
+			lines = append(lines, &copied)
 		}
+		heap.Init(&lines)
 		for set := t.set; len(lines) > 0; set++ {
 			l := lines[0]
 			e := l.head
@@ -158,11 +207,39 @@ func (t *Turns[T]) All() iter.Seq[T] {
 // first of the others follows. Do not change t during the iteration.
 func (t *Turns[T]) Fronts() iter.Seq[T] {
 	return func(yield func(T) bool) {
-		for _, l := range t.busy {
+		for l := range t.withItems() {
 			if len(l.returned) > 0 && !yield(l.returned[0].Item) {
 				return
 			}
 			if l.head != nil && !yield(l.head.Item) {
+				return
+			}
+		}
+	}
+}
+
+// Counts iterates over the keys with items and their numbers of items, in no order. Do not change t
+// during the iteration.
+func (t *Turns[T]) Counts() iter.Seq2[string, int] {
+	return func(yield func(string, int) bool) {
+		for l := range t.withItems() {
+			if !yield(l.key, l.n) {
+				return
+			}
+		}
+	}
+}
+
+// withItems iterates over the lines with items, those in busy first.
+func (t *Turns[T]) withItems() iter.Seq[*line[T]] {
+	return func(yield func(*line[T]) bool) {
+		for _, l := range t.busy {
+			if !yield(l) {
+				return
+			}
+		}
+		for _, l := range t.parked {
+			if !yield(l) {
 				return
 			}
 		}
@@ -207,9 +284,13 @@ func (t *Turns[T]) setTag(l *line[T], tag float64) {
 	}
 }
 
-// added counts an item that was added to l, and moves the line to busy.
+// added counts an item that was added to l, and moves the line to busy unless it is parked.
 func (t *Turns[T]) added(l *line[T]) {
 	t.n++
+	l.n++
+	if t.isParked(l) {
+		return
+	}
 	if l.index >= 0 {
 		if l.index < len(t.busy) && t.busy[l.index] == l {
 			return
@@ -254,6 +335,7 @@ func (t *Turns[T]) reset() {
 	}
 	clear(t.lines)
 	clear(t.idle)
+	clear(t.parked)
 	t.idle, t.clock, t.set = t.idle[:0], 0, 0
 }
 
@@ -261,15 +343,22 @@ func (t *Turns[T]) reset() {
 // clock. It forgets the idle lines that the clock has reached.
 func (t *Turns[T]) removed(l *line[T]) {
 	t.n--
+	l.n--
 	if l.empty() {
-		heap.Remove(&t.busy, l.index)
+		if t.isParked(l) {
+			delete(t.parked, l.key)
+		} else {
+			heap.Remove(&t.busy, l.index)
+		}
 		heap.Push(&t.idle, l)
 	}
 	if t.n == 0 { // all turns are over
 		t.reset()
 		return
 	}
-	t.clock = max(t.clock, t.busy[0].tag)
+	if len(t.busy) > 0 {
+		t.clock = max(t.clock, t.busy[0].tag)
+	}
 	for len(t.idle) > 0 && t.idle[0].tag <= t.clock {
 		delete(t.lines, heap.Pop(&t.idle).(*line[T]).key)
 	}

@@ -22,6 +22,7 @@ type naive struct {
 type naiveKey struct {
 	tag    float64
 	set    int
+	parked bool
 	pushed []*item
 	back   []*item
 }
@@ -66,10 +67,27 @@ func (n *naive) giveBack(it *item) {
 	n.setTag(k, max(k.tag-it.cost, n.clock-k.credit()))
 }
 
+func (n *naive) park(name string) {
+	if k := n.keys[name]; k != nil && len(k.items()) > 0 {
+		k.parked = true
+	}
+}
+
+func (n *naive) unpark(name string) {
+	k := n.keys[name]
+	if k == nil || !k.parked {
+		return
+	}
+	k.parked = false
+	if least := n.clock - k.credit(); k.tag < least {
+		n.setTag(k, least)
+	}
+}
+
 func (n *naive) next() *item {
 	var best *naiveKey
 	for _, k := range n.keys {
-		if len(k.items()) > 0 && (best == nil || k.tag < best.tag || k.tag == best.tag && k.set < best.set) {
+		if len(k.items()) > 0 && !k.parked && (best == nil || k.tag < best.tag || k.tag == best.tag && k.set < best.set) {
 			best = k
 		}
 	}
@@ -92,14 +110,21 @@ func (n *naive) drop(it *item, taken bool) {
 	lowest, some := math.Inf(1), false
 	for _, k := range n.keys {
 		if len(k.items()) > 0 {
-			lowest, some = min(lowest, k.tag), true
+			some = true
+			if !k.parked {
+				lowest = min(lowest, k.tag)
+			}
+		} else {
+			k.parked = false
 		}
 	}
 	if !some {
 		*n = naive{keys: map[string]*naiveKey{}}
 		return
 	}
-	n.clock = max(n.clock, lowest)
+	if !math.IsInf(lowest, 1) {
+		n.clock = max(n.clock, lowest)
+	}
 	for name, k := range n.keys {
 		if len(k.items()) == 0 && k.tag <= n.clock {
 			delete(n.keys, name)
@@ -109,6 +134,8 @@ func (n *naive) drop(it *item, taken bool) {
 
 // weights are powers of two, so that sums of their shares have no rounding errors.
 var weights = []int{0, 1, 2, 4, 64}
+
+var keys = []string{"", "a", "b", "c", "d"}
 
 func TestModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -121,7 +148,7 @@ func TestModel(t *testing.T) {
 		t.Repeat(map[string]func(*rapid.T){
 			"push": func(t *rapid.T) {
 				w := rapid.SampledFrom(weights).Draw(t, "weight")
-				it := &item{id: ids, order: ids, key: rapid.SampledFrom([]string{"", "a", "b", "c", "d"}).Draw(t, "key"), cost: 1 / float64(max(1, w))}
+				it := &item{id: ids, order: ids, key: rapid.SampledFrom(keys).Draw(t, "key"), cost: 1 / float64(max(1, w))}
 				ids++
 				entries[it] = real.Push(it.key, w, uint64(it.order), it)
 				model.push(it)
@@ -163,6 +190,16 @@ func TestModel(t *testing.T) {
 				model.drop(it, false)
 				out(&in, it)
 			},
+			"park": func(t *rapid.T) {
+				key := rapid.SampledFrom(keys).Draw(t, "key")
+				real.Park(key)
+				model.park(key)
+			},
+			"unpark": func(t *rapid.T) {
+				key := rapid.SampledFrom(keys).Draw(t, "key")
+				real.Unpark(key)
+				model.unpark(key)
+			},
 			"weigh": func(t *rapid.T) {
 				if len(in)+len(taken) == 0 {
 					t.Skip("no items")
@@ -182,6 +219,7 @@ func TestModel(t *testing.T) {
 				checkFronts(t, &real, &model)
 			},
 		})
+		real.UnparkAll()
 		checkOrder(t, &real)
 	})
 }
@@ -200,6 +238,11 @@ func checkFronts(t *rapid.T, real *turns.Turns[*item], model *naive) {
 	var got []int
 	for it := range real.Fronts() {
 		got = append(got, it.id)
+	}
+	for key, n := range real.Counts() {
+		if items := len(model.keys[key].items()); n != items {
+			t.Fatalf("%q has %d items, want %d", key, n, items)
+		}
 	}
 	slices.Sort(want)
 	slices.Sort(got)

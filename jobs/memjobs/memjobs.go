@@ -155,7 +155,7 @@ func (c *core) update(ctx context.Context, fn func(ctx context.Context, tx jobst
 		return nil, false, tx.failed
 	}
 	committed = true
-	if len(*c.listeners()) > 0 {
+	if len(c.listeners()) > 0 {
 		names, woken = tx.notifications()
 	}
 	return names, woken, nil
@@ -231,20 +231,19 @@ func (s *Store) Watch(wake func(names []string)) (stop func()) {
 	}
 }
 
-// listeners returns a pointer to the registered watchers, never nil. The result must not be
-// changed. It takes no lock.
-func (c *core) listeners() *[]*watcher {
+// listeners returns the registered watchers. The result must not be changed. It takes no lock.
+func (c *core) listeners() []*watcher {
 	if ws := c.watchers.Load(); ws != nil {
-		return ws
+		return *ws
 	}
-	return &[]*watcher{}
+	return nil
 }
 
 // change replaces the watchers by the result of how, which gets a copy of them. It takes c.mu.
 func (c *core) change(how func([]*watcher) []*watcher) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	ws := how(slices.Clone(*c.listeners()))
+	ws := how(slices.Clone(c.listeners()))
 	c.watchers.Store(&ws)
 }
 
@@ -258,7 +257,7 @@ func (c *core) drop(w *watcher) {
 // wake calls all watchers in this goroutine, each with its own copy of names. nil names mean any
 // name. Call it with the table unlocked.
 func (c *core) wake(names []string) {
-	for _, w := range *c.listeners() {
+	for _, w := range c.listeners() {
 		w.wake(slices.Clone(names))
 	}
 }

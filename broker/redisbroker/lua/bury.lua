@@ -7,6 +7,7 @@ local key = ARGV[1]
 if redis.call('HGET', K.l, key) ~= ARGV[2] then return 0 end
 local value = redis.call('HGET', K.t, key) or ''
 redis.call('HDEL', K.l, key)
+places(string.sub(K.m, 1, -2), K.t, {key}) -- of fair queues
 forget(K.t, K.n, K.g, {key})
 deadletter(key, value, 3)
 return 1

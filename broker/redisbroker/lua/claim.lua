@@ -18,6 +18,9 @@
 --   9   the numbers of the owner's claims under which it may hold messages, with commas
 --   10  the mode: c if the owner receives messages on its channel, n for notifications, '' for
 --       neither
+--   11  how many of the messages begin at less urgent levels
+--   12  where the rotation of these levels begins, see passes in lib.lua
+--   13  the bounds as ../bounds.go packs them, '' if there are none -- of fair queues
 -- Returns one of these:
 --   - {1, microseconds until a message is due or -1, status, counts, key, value, key, value, ...}.
 --     status is 0 if the owner waits now, 1 if it does not, 2 if this claim was made before. counts
@@ -25,7 +28,8 @@
 --   - {0} if the queue does not exist
 --   - {2, levels} if the queue has other levels
 --   - {3} if the owner's lease has ended
-local levels = redis.call('HGET', K.m, 'levels')
+local levels = redis.call('HGET', K.m, 'levels') -- of plain queues
+local levels, counted = unpack(redis.call('HMGET', K.m, 'levels', 'counted')) -- of fair queues
 if not levels then return {0} end
 if levels ~= ARGV[1] then return {2, levels} end
 local owner = ARGV[3]
@@ -87,14 +91,20 @@ end
 if next[2] then wait = math.max(0, math.ceil(next[2] - now)) end
 
 local want = tonumber(ARGV[5])
-local keys, out, early = take(list, want, tonumber(ARGV[7]), tonumber(ARGV[8]), 4)
+local allowed = want
+if ARGV[13] ~= '' or counted then allowed = limits(list, ARGV[13], want, now, counted, last == '0') end -- of fair queues
+local keys, out, early = take(list, allowed, tonumber(ARGV[7]), tonumber(ARGV[8]), 4, tonumber(ARGV[11]), tonumber(ARGV[12]))
 local count = #keys
 more = more or early == true
+local free = list.limits and charge(list, count) -- of fair queues
+if free and (wait < 0 or free - now < wait) then wait = math.max(0, free - now) end -- of fair queues
 if count > 0 then out[4] = counts(keys) end
 if count == want then more = true end -- the owner claims again when it has room
 local mode = ARGV[10] == '' and 'n' or ARGV[10]
 if count > 0 then
-  hold(owner, ARGV[4], keys, want - count, mode, ARGV[9])
+  local flat = out
+  if list.limits and list.limits.bound then flat = nil end -- of fair queues
+  hold(owner, ARGV[4], keys, want - count, mode, ARGV[9], flat, 4)
 end
 if not more and count < want and ARGV[10] ~= '' then
   if count == 0 then

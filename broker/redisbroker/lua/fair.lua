@@ -27,33 +27,6 @@ local function bounds(levels)
   return list
 end
 
--- fairness returns the fairness key and the weight in the stored message value. Both are the first
--- headers of the message, see ../../../internal/messagecode.
-local function fairness(value)
-  if not value or #value < 30 or string.byte(value, 1) ~= 1 then return '', 1 end
-  local types, e1, e2, e3, e4 = string.byte(value, 14, 18) -- lengths of the content type and of the headers
-  if e1 + e2 + e3 + e4 == 0 then return '', 1 end
-  local at = 20 + types
-  if string.byte(value, at - 1) == 222 then at = at + 2 end -- a msgpack map of more than 15 headers
-  local of, weight = '', 1
-  -- numbers, because each new text costs about 0.5 us
-  local c1, c2, c3, c4, c5, c6, c7, c8, size, first = string.byte(value, at, at + 9)
-  if c1 == 167 and c2 == 115 and c3 == 119 and c4 == 106 and c5 == 45 and c6 == 107 and c7 == 101 and c8 == 121 and first then -- swj-key
-    at = at + 9
-    if size == 217 then -- a text of more than 31 bytes
-      size = 160 + first
-      at = at + 1
-    end
-    of = string.sub(value, at, at + size - 161)
-    at = at + size - 160
-  end
-  if string.byte(value, at) == 170 and string.sub(value, at, at + 10) == '\170swj-weight' then
-    weight = string.byte(value, at + 11) or 1
-    if weight < 1 or weight > 100 then weight = 1 end
-  end
-  return of, weight
-end
-
 -- waitsince counts count messages that became ready at second, in the hash v: second -> number of
 -- ready messages. So stats knows since when the oldest one waits. Of more than 64 seconds every
 -- other one is merged into the one before it.
@@ -118,6 +91,15 @@ local function prepend(lists, of, line, elements)
     mark = '+'
   end
   return mark .. table.concat(all, '\n')
+end
+
+-- heldnow counts messages that an owner receives. flat holds key, value, key, value, ... from index
+-- after + 1 on.
+local function heldnow(flat, after)
+  if redis.call('HEXISTS', K.m, 'counted') == 0 then return end
+  local values = {}
+  for i = after + 2, #flat, 2 do values[#values + 1] = flat[i] end
+  tally(string.sub(K.m, 1, -2), values, 1)
 end
 
 -- put adds keys to the ready messages of their levels and fairness keys, in their order. If front is
@@ -332,12 +314,25 @@ end
 -- pop removes the messages of the next turns of a level, up to want. It charges no turn. Returns
 -- their keys, their stamps, their fairness keys, the tags of these (key -> tag), their weights as far
 -- as they are in w0, and the number of fairness keys that it looked at. Those without messages are
--- removed.
+-- removed. With list.limits it takes only what these allow.
 local function pop(list, place, want)
   local zset, hash, w = list.fair .. 'k' .. place - 1, list.fair .. 'f' .. place - 1, list.fair .. 'w' .. place - 1
   local keys, stamps, of, tags = {}, {}, {}, {}
-  local top = redis.call('ZRANGE', zset, 0, want - 1, 'WITHSCORES')
-  if #top == 0 then return keys, stamps, of, tags, nil, 0 end
+  local top, looked = redis.call('ZRANGE', zset, 0, want - 1, 'WITHSCORES'), 0
+  if list.limits and list.limits.bound then
+    local again = #top > 0
+    while again do
+      looked = looked + #top / 2
+      top, again = admit(list, place, top)
+      again = again and looked < 2000
+      if again then
+        top = redis.call('ZRANGE', zset, 0, want - 1, 'WITHSCORES')
+        again = #top > 0
+      end
+    end
+    if looked > 0 and #top == 0 then retire(list, place) end
+  end
+  if #top == 0 then return keys, stamps, of, tags, nil, looked end
   local weights
   if redis.call('EXISTS', w) == 1 then
     local names = {}
@@ -347,8 +342,10 @@ local function pop(list, place, want)
     for i = 1, #names do weights[names[i]] = tonumber(got[i] or nil) end
   end
   local plan, names, turns = shares(top, want, weights), {}, {}
+  looked = math.max(looked, #plan)
   for i = 1, #plan do
     if plan[i] > 0 then
+      if list.limits then plan[i] = math.min(plan[i], list.limits.rooms[top[2 * i - 1]] or plan[i]) end
       names[#names + 1] = top[2 * i - 1]
       turns[#turns + 1] = plan[i]
       tags[names[#names]] = top[2 * i]
@@ -377,7 +374,7 @@ local function pop(list, place, want)
     redis.call('ZREM', zset, unpack(gone))
     if weights then redis.call('HDEL', w, unpack(gone)) end
   end
-  return keys, stamps, of, tags, weights, #plan
+  return keys, stamps, of, tags, weights, looked
 end
 
 -- giveback puts the messages from index from on back to the front of their fairness keys.
@@ -394,25 +391,28 @@ local function giveback(list, place, keys, stamps, of, from)
 end
 
 -- take removes the messages of the next turns, the most urgent level first: at most want, and about
--- budget bytes but at least one message. look is the number of messages that it reads first.
+-- budget bytes but at least one message. look is the number of messages that it reads first. lower and
+-- turn are those of passes.
 --
 -- Returns the keys, and a table that has after empty texts, then key, value, key, value, ... Returns
 -- true too if more may be ready: it stopped at the limit of bytes, or because many fairness keys had
 -- no messages, or a list r has more than absorb moves at once.
-local function take(list, want, budget, look, after)
+local function take(list, want, budget, look, after, lower, turn)
   local keys, flat, count, looked = {}, {}, 0, 0
   for i = 1, after do flat[i] = '' end
   absorb(list)
   local old, ghosts = {}, redis.call('EXISTS', K.s) == 1
-  local place, places = 1, math.max(1, #list)
-  while place <= places and want > 0 and budget > 0 and looked < 2000 do
-    local names, stamps, of, tags, weights, seen = pop(list, place, math.min(look, want))
+  local order, most = passes(list, lower, turn)
+  local step = 1
+  while order[step] and want > 0 and budget > 0 and looked < 2000 do
+    local place = order[step]
+    local names, stamps, of, tags, weights, seen = pop(list, place, math.min(look, want, most[step]))
     looked = looked + seen
     look = math.min(look * 4, 250)
-    if seen == 0 then
-      place = place + 1
-    elseif #names > 0 then
-      local values, cost, weighed = redis.call('HMGET', K.t, unpack(names)), {}, {}
+    most[step] = most[step] - #names
+    if seen == 0 or most[step] <= 0 then step = step + 1 end
+    if #names > 0 then
+      local values, cost, weighed, counts = redis.call('HMGET', K.t, unpack(names)), {}, {}, {}
       for i = 1, #names do
         local key, value, name = names[i], values[i], of[i]
         if budget <= 0 then -- the limit is reached: the rest goes back
@@ -434,6 +434,7 @@ local function take(list, want, budget, look, after)
             weighed[name] = weight
           end
           cost[name] = (cost[name] or 0) + math.floor(1000000 / weight)
+          if list.limits and list.limits.bound then counts[name] = (counts[name] or 0) + 1 end
         end
       end
       local charged, known = {}, {} -- known: tag -> tag after one turn
@@ -445,6 +446,7 @@ local function take(list, want, budget, look, after)
         charged[#charged + 1] = name
       end
       if #charged > 0 then redis.call('ZADD', list.fair .. 'k' .. place - 1, unpack(charged)) end
+      for name, taking in pairs(counts) do taken(list.limits, name, taking) end
       if weights then weigh(list, place, weighed) end
       retire(list, place)
     end
@@ -502,6 +504,7 @@ local function withdraw(list, place, key, value)
     redis.call('HSET', hash, of, mark .. table.concat(elements, '\n', 1, inline - 1))
   else
     redis.call('HDEL', hash, of)
+    unpark(list.fair, {of})
     retire(list, place)
   end
 end

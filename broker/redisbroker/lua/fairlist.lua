@@ -4,6 +4,7 @@
 -- After the lists r, each level is listed in blocks. A block has the next messages of all its
 -- fairness keys, the lowest tag first: one of each key (of weight w: w) in the first 8 blocks, then
 -- twice as many in each block. That is about the order of delivery, and a page needs bounded work.
+-- Parked keys, see bounds.lua, come behind the others of their level.
 -- KEYS: m t d l o s r
 -- ARGV: in this order:
 --   1  the levels as the caller knows them
@@ -91,6 +92,23 @@ local function range(name, line, first, last)
 end
 
 local base, visits = string.sub(K.m, 1, -2), 0
+
+-- keysof returns up to 200 fairness keys of a level, from a rank on. The parked ones come last. In
+-- place of one that is not parked on this level is a name that is too long for a key.
+local function keysof(level, rank)
+  local zset = base .. 'k' .. level - 1
+  local names = redis.call('ZRANGE', zset, rank, rank + 199)
+  if #names == 200 then return names end
+  local from = math.max(0, rank - redis.call('ZCARD', zset))
+  local parked = redis.call('ZRANGE', base .. 'p', from, from + 199 - #names)
+  local saved = #parked > 0 and redis.call('HMGET', base .. 'q', unpack(parked))
+  for i = 1, #parked do
+    local here = string.find(' ' .. (saved[i] or ''), ' ' .. level .. ':', 1, true)
+    names[#names + 1] = here and parked[i] or string.rep(' ', 300)
+  end
+  return names
+end
+
 local part = 33554432 -- 2^25
 while section < 100 * (math.max(1, #bounds(levels)) + 1) do
   local level, block = math.floor(section / 100), section % 100
@@ -117,7 +135,7 @@ while section < 100 * (math.max(1, #bounds(levels)) + 1) do
       from = 2 ^ (block - 6)
       size = from
     end
-    local names = redis.call('ZRANGE', base .. 'k' .. level - 1, rank, rank + 199)
+    local names = keysof(level, rank)
     local hash = base .. 'f' .. level - 1
     local weights = #names > 0 and redis.call('HMGET', base .. 'w' .. level - 1, unpack(names))
     local lines = #names > 0 and redis.call('HMGET', hash, unpack(names))

@@ -9,6 +9,7 @@ if not levels then return {0} end
 if levels ~= ARGV[1] then return {2, levels} end
 local list = bounds(levels)
 absorb(list)
+unparksome(list.fair, 1000)
 local most, removed, seen, old = tonumber(ARGV[2]), 0, 0, {}
 for place = 1, math.max(1, #list) do
   local zset, hash = list.fair .. 'k' .. place - 1, list.fair .. 'f' .. place - 1

@@ -1,6 +1,6 @@
 -- Functions that several scripts share. loadScript in ../scripts.go puts the functions that a
 -- script uses, directly or through others, before the script's own text. They are those of this
--- file, of plain.lua or fair.lua, and of moves.lua, in this order.
+-- file, of bounds.lua, of plain.lua or fair.lua, and of moves.lua, in this order.
 --
 -- A line that ends with "-- of plain queues" or "-- of fair queues" is only in the scripts for those.
 --
@@ -31,6 +31,29 @@ local function level(list, value)
     if priority <= list[i] then return i end
   end
   return #list
+end
+
+-- passes returns the levels in which take looks, one after the other, and for each how many messages
+-- it takes there at most. Of the messages, lower begin at less urgent levels: at those with messages
+-- below the most urgent one with messages, in rotation. turn says where the rotation begins.
+local function passes(list, lower, turn)
+  local order, most, places = {}, {}, math.max(1, #list)
+  if lower > 0 then
+    local full = {}
+    for place = 1, places do
+      if redis.call('EXISTS', list.fair and list.fair .. 'k' .. place - 1 or K.r(place)) == 1 then full[#full + 1] = place end
+    end
+    local below = #full - 1
+    for i = 1, math.min(below, lower) do
+      order[i] = full[2 + (turn + i - 1) % below]
+      most[i] = math.floor((lower - i) / below) + 1
+    end
+  end
+  for place = 1, places do
+    order[#order + 1] = place
+    most[#order] = math.huge
+  end
+  return order, most
 end
 
 -- index adds the generation of a key to the table g if exists is true, or removes it. A key of
@@ -74,6 +97,18 @@ local function passed(place, key)
   if not redis.call('HGET', K.s, field) then return false end
   if redis.call('HINCRBY', K.s, field, -1) <= 0 then redis.call('HDEL', K.s, field) end
   if redis.call('HINCRBY', K.m, 'ghosts', -1) <= 0 then redis.call('HDEL', K.m, 'ghosts') end
+  return true
+end
+
+-- nudge notifies a waiting owner, so that it claims. h is the key of the waiting owners. It tries up
+-- to 4 of them, until the channel of one has a listener. The owners that it tried are no longer among
+-- the waiting ones. Returns false if no owner waits.
+local function nudge(h, channel)
+  for _ = 1, 4 do
+    local owner = redis.call('ZPOPMIN', h)[1]
+    if not owner then return false end
+    if redis.call('PUBLISH', channel .. owner, '') > 0 then break end
+  end
   return true
 end
 

@@ -24,6 +24,7 @@ local function reclaim(list, owner, counted)
     local keys = claimed(claim)
     if #keys > 0 then
       redis.call('HDEL', K.l, unpack(keys))
+      places(string.sub(K.m, 1, -2), K.t, keys) -- of fair queues
       if counted then
         for j = 1, #keys do redis.call('HINCRBY', K.n, keys[j], 1) end
       end
@@ -76,13 +77,19 @@ local function settle(list, owner, recorded, open, before)
     redis.call('HDEL', K.l, back[i])
     redis.call('HINCRBY', K.n, back[i], 1)
   end
-  for from = 1, #back, 500 do put(list, {unpack(back, from, math.min(from + 499, #back))}, true) end
+  for from = 1, #back, 500 do
+    local part = {unpack(back, from, math.min(from + 499, #back))}
+    places(string.sub(K.m, 1, -2), K.t, part) -- of fair queues
+    put(list, part, true)
+  end
   return #back > 0
 end
 
 -- hold stores that an owner holds the messages of keys under claim number place. It also stores the
--- owner's record: last claim, free places, mode and open claims, see ../doc.go.
-local function hold(owner, place, keys, free, mode, open)
+-- owner's record: last claim, free places, mode and open claims, see ../doc.go. flat holds key, value,
+-- key, value, ... from index after + 1 on, or is nil if charge has counted the messages.
+local function hold(owner, place, keys, free, mode, open, flat, after)
+  if flat then heldnow(flat, after) end -- of fair queues
   local claim = owner .. '.' .. place
   local holds = {}
   for i = 1, #keys do
@@ -106,15 +113,6 @@ local function counts(keys)
   return table.concat(again, ' ')
 end
 
--- nudge notifies a waiting owner, so that it claims. It tries up to 4 owners, until the channel of
--- one has a listener. The owners that it tried are no longer among the waiting ones.
-local function nudge(channel)
-  for _ = 1, 4 do
-    local owner = redis.call('ZPOPMIN', K.h)[1]
-    if not owner or redis.call('PUBLISH', channel .. owner, '') > 0 then return end
-  end
-end
-
 -- offer publishes messages on the channel of a waiting owner, as the owner's next claim. Returns
 -- false, and holds nothing, if the channel has no listener: then the owner no longer waits.
 --
@@ -135,7 +133,7 @@ local function offer(channel, owner, record, keys, flat, counted, empty, only)
     redis.call('ZREM', K.h, owner)
     return false
   end
-  hold(owner, place, keys, free, mode, open)
+  hold(owner, place, keys, free, mode, open, flat, 0)
   if not empty or free == 0 then
     redis.call('ZREM', K.h, owner)
   elseif not only then
@@ -148,6 +146,7 @@ end
 -- gets the messages on its channel, see offer. An owner of mode n is only notified. An owner whose
 -- channel has no listener is skipped, and its messages go back to the front.
 local function hand(list, channel)
+  if list.fair and redis.call('EXISTS', K.r()) == 0 then return end -- all fairness keys are at a limit
   local told, left = 0, 0
   for _ = 1, 16 do
     local owner = redis.call('ZRANGE', K.h, 0, 0)[1]
@@ -165,7 +164,7 @@ local function hand(list, channel)
       told, left = told + 1, left - free
       if told > 1 and left <= 0 then return end
     elseif mode == 'c' then
-      local keys, flat = take(list, tonumber(free), 65536, 16, 0)
+      local keys, flat = take(list, tonumber(free), 65536, 16, 0, 0, 0)
       if #keys == 0 then return end
       local empty = redis.call('EXISTS', K.r()) == 0
       local heard = offer(channel, owner, redis.call('HGET', K.c, owner), keys, flat, true, empty)
@@ -231,7 +230,7 @@ local function add(levels, channel, count, pairs_, times)
   if first then
     local next = redis.call('ZRANGE', K.d, 0, 0, 'WITHSCORES')
     redis.call('ZADD', K.d, unpack(later))
-    if not next[2] or first < tonumber(next[2]) then nudge(channel) end -- a waiting owner must wake earlier
+    if not next[2] or first < tonumber(next[2]) then nudge(K.h, channel) end -- a waiting owner must wake earlier
   end
   if #ready > 0 then
     local list = bounds(levels)

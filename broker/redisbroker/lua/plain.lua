@@ -60,21 +60,25 @@ local function put(list, keys, front)
 end
 
 -- take removes ready messages from the lists, the most urgent first: at most want, and about budget
--- bytes but at least one message. look is the number of messages that it reads first. A pushed JSON
--- task gets an id and is stored. Elements of deleted messages are skipped.
+-- bytes but at least one message. look is the number of messages that it reads first. lower and turn
+-- are those of passes. A pushed JSON task gets an id and is stored. Elements of deleted messages are
+-- skipped.
 --
 -- Returns the keys, and a table that has after empty texts, then key, value, key, value, ... Returns
 -- true too if it stopped at the limit of bytes: more may be ready.
-local function take(list, want, budget, look, after)
+local function take(list, want, budget, look, after, lower, turn)
   local ghosts
   local keys, flat, count = {}, {}, 0
   for i = 1, after do flat[i] = '' end
-  local place, places = 1, math.max(1, #list)
-  while place <= places and want > 0 and budget > 0 do
-    local got = redis.call('LPOP', K.r(place), math.min(look, want))
+  local order, most = passes(list, lower, turn)
+  local step = 1
+  while order[step] and want > 0 and budget > 0 do
+    local place = order[step]
+    local got = most[step] > 0 and redis.call('LPOP', K.r(place), math.min(look, want, most[step]))
     if not got then
-      place = place + 1
+      step = step + 1
     else
+      most[step] = most[step] - #got
       local values = redis.call('HMGET', K.t, unpack(got))
       if ghosts == nil then ghosts = redis.call('EXISTS', K.s) == 1 end
       for i = 1, #got do

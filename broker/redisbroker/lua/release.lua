@@ -17,11 +17,13 @@ if not levels then return {0} end
 if levels ~= ARGV[1] then return {2, levels} end
 local now = clock()
 local back, later, answer = {}, {}, {}
+local gone = {} -- of fair queues
 for i = 3, #ARGV, 4 do
   local key, ours = ARGV[i], redis.call('HGET', K.l, ARGV[i]) == ARGV[i + 1]
   answer[#answer + 1] = ours and '1' or '0'
   if ours then
     redis.call('HDEL', K.l, key)
+    gone[#gone + 1] = key -- of fair queues
     if ARGV[i + 3] == '1' then redis.call('HINCRBY', K.n, key, 1) end
     local after = tonumber(ARGV[i + 2])
     if after > 0 then
@@ -32,9 +34,10 @@ for i = 3, #ARGV, 4 do
     end
   end
 end
+if #gone > 0 then places(string.sub(K.m, 1, -2), K.t, gone) end -- of fair queues
 if #later > 0 then
   redis.call('ZADD', K.d, unpack(later))
-  nudge(ARGV[2]) -- a waiting owner must wake earlier
+  nudge(K.h, ARGV[2]) -- a waiting owner must wake earlier
 end
 if #back > 0 then
   local list = bounds(levels)

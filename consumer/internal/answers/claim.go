@@ -26,17 +26,40 @@ type Claim struct {
 	Broker   broker.Broker
 	Logger   *slog.Logger
 
-	// The stored task, which the consumer reads from the state of the deferral.
+	// The stored task, set by Read.
 	Stored     *broker.Message
 	Delivered  int // how often the broker had delivered the message
 	AtMostOnce bool
 	Runtime    time.Duration // how long the handler ran
+	// The answer is stored under this name and the task runs again; "": the answer is the result.
+	Checkpoint string
 
 	published int         // generation of the published retry; 0: no retry was published
 	settled   atomic.Bool // the deferral is settled
 }
 
 var _ broker.Delivery = (*Claim)(nil)
+
+// Read reads the state of the deferral, and sets the fields of w that describe the stored task. Its
+// errors are those of the function Read.
+func (w *Claim) Read() (*Kept, error) {
+	kept, err := Read(w.Deferral.Attempt().State)
+	if err != nil {
+		return nil, err
+	}
+	w.Stored, w.Delivered, w.AtMostOnce = kept.Message.Message, kept.Deliveries, kept.AtMostOnce
+	if kept.Resumed != nil {
+		w.Checkpoint = kept.Resumed.Checkpoint
+		// its handler has not returned, and must not start a second time
+		if kept.AtMostOnce && kept.Ended == 0 && w.Outcome.Kind != deferral.Woken {
+			w.Outcome.Kind = deferral.Abandoned
+		}
+	}
+	if kept.Ended != 0 {
+		w.Runtime = max(time.UnixMilli(kept.Ended).Sub(time.UnixMilli(kept.Started)), 0)
+	}
+	return kept, nil
+}
 
 // Message returns the message of the task that the deferral stores.
 func (w *Claim) Message() *broker.Message { return w.Stored }
@@ -89,8 +112,9 @@ func (w *Claim) ReleaseUnsettled(ctx context.Context) {
 }
 
 // Replace publishes the task's next message, and then tells the store that this message replaces
-// the deferral. It tries each once. A repeated call with the same generation does not publish
-// again.
+// the deferral. After an answer that is stored as a checkpoint, it deletes the deferral: the next
+// attempt expects no answer to that key. It tries each once. A repeated call with the same
+// generation does not publish again.
 //
 // Returns errors of the broker and of the store. Returns nil also if the next attempt has already
 // claimed the deferral ([broker.ErrLeaseLost]).
@@ -101,7 +125,12 @@ func (w *Claim) Replace(ctx context.Context, out broker.Outgoing) error {
 		}
 		w.published = out.Message.Generation
 	}
-	err := w.Deferral.Next(ctx, out.At)
+	var err error
+	if w.Checkpoint != "" {
+		err = w.Deferral.Ack(ctx)
+	} else {
+		err = w.Deferral.Next(ctx, out.At)
+	}
 	if errors.Is(err, broker.ErrLeaseLost) { // the next attempt has already begun
 		err = nil
 	}

@@ -36,6 +36,9 @@ type Attempt struct {
 	r     *task.Request
 	ended atomic.Bool // the handler has returned
 	used  atomic.Pointer[used]
+	waits atomic.Pointer[string] // the first name for which Sleep or Await ends the attempt
+	// the last name for which Await has reserved its key
+	reserving atomic.Pointer[string]
 }
 
 // used holds the checkpoints of an attempt that uses them.
@@ -120,6 +123,12 @@ func (a *Attempt) UseCheckpoint(ctx context.Context, name string, once bool) err
 
 // LoadCheckpoint implements [task.Checkpointer].
 func (a *Attempt) LoadCheckpoint(ctx context.Context, name string, into any) (found bool, err error) {
+	return a.load(ctx, name, into, a.cfg.Codec.Unmarshal)
+}
+
+// load decodes the stored value of name into the pointer into, with decode. Returns false without a
+// stored value.
+func (a *Attempt) load(ctx context.Context, name string, into any, decode func(contentType string, data []byte, v any) error) (found bool, err error) {
 	u, err := a.open(ctx)
 	if err != nil {
 		return false, err
@@ -131,7 +140,7 @@ func (a *Attempt) LoadCheckpoint(ctx context.Context, name string, into any) (fo
 		return false, nil
 	}
 	if err = a.cfg.Codec.OpenCheckpoint(a.r.ID, &c); err == nil {
-		err = a.cfg.Codec.Unmarshal(c.ContentType, c.Value, into)
+		err = decode(c.ContentType, c.Value, into)
 	}
 	if err != nil {
 		return true, fmt.Errorf("%w: the value of %q cannot be read as a %T; rename the checkpoint to run it again: %w", task.ErrBadCheckpoint, name, into, err)
@@ -150,11 +159,21 @@ func (a *Attempt) SaveCheckpoint(ctx context.Context, name string, v any) error 
 		contentType = a.r.ContentType
 	}
 	c := resultstore.Checkpoint{Name: name}
-	if c.Value, c.ContentType, err = workflow.Encode(a.cfg.Codec, contentType, v, resultstore.MaxCheckpointBytes); err == nil {
-		err = a.cfg.Codec.ProtectCheckpoint(a.r.ID, &c, a.r.Effective.Compression)
+	if c.Value, c.ContentType, err = workflow.Encode(a.cfg.Codec, contentType, v, resultstore.MaxCheckpointBytes); err != nil {
+		return unfit(name, err)
 	}
-	if err != nil {
-		return fmt.Errorf("%w: the value of %q cannot be stored: %w", task.ErrBadCheckpoint, name, err)
+	return a.save(ctx, u, a.token(), c)
+}
+
+// unfit returns the error of a value that cannot be stored.
+func unfit(name string, err error) error {
+	return fmt.Errorf("%w: the value of %q cannot be stored: %w", task.ErrBadCheckpoint, name, err)
+}
+
+// save compresses, seals and stores c. It tries once, for a few seconds even if ctx has ended.
+func (a *Attempt) save(ctx context.Context, u *used, at resultstore.Attempt, c resultstore.Checkpoint) error {
+	if err := a.cfg.Codec.ProtectCheckpoint(a.r.ID, &c, a.r.Effective.Compression); err != nil {
+		return unfit(c.Name, err)
 	}
 	// The effect is done, and losing its value would repeat it. The token fences a stale attempt.
 	if ctx.Err() != nil {
@@ -162,13 +181,13 @@ func (a *Attempt) SaveCheckpoint(ctx context.Context, name string, v any) error 
 		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), afterEnd)
 		defer cancel()
 	}
-	err = a.call(ctx, u, func(ctx context.Context, at resultstore.Attempt) error { return u.to.SaveCheckpoint(ctx, at, c) })
+	err := a.call(ctx, u, func(ctx context.Context) error { return u.to.SaveCheckpoint(ctx, at, c) })
 	if err != nil {
-		return fmt.Errorf("swarmiji: store checkpoint %q: %w", name, err)
+		return fmt.Errorf("swarmiji: store checkpoint %q: %w", c.Name, err)
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	u.values[name] = c
+	u.values[c.Name] = c
 	return nil
 }
 
@@ -179,34 +198,51 @@ func (a *Attempt) open(ctx context.Context) (*used, error) {
 	if a.ended.Load() {
 		return nil, fmt.Errorf("%w: the handler has returned", task.ErrNoCheckpoints)
 	}
-	u := a.used.Load()
-	if u == nil {
-		store := a.cfg.Stores.Of(a.r.Effective, a.r.ReplyTo)
-		to, ok := capability.As[resultstore.Checkpointer](store)
-		if !ok {
-			return nil, unsupported(a.r.Effective, store)
-		}
-		a.used.CompareAndSwap(nil, &used{store: store, to: to, values: make(map[string]resultstore.Checkpoint), names: make(map[string]use)})
-		u = a.used.Load()
+	u, err := a.find()
+	if err != nil {
+		return nil, err
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.read || a.first() {
 		return u, nil
 	}
-	var all []resultstore.Checkpoint
-	err := a.call(ctx, u, func(ctx context.Context, at resultstore.Attempt) (err error) {
-		all, err = u.to.LoadCheckpoints(ctx, at)
-		return err
-	})
+	all, err := a.read(ctx, u, a.token())
 	if err != nil {
-		return nil, fmt.Errorf("swarmiji: read the checkpoints of the task: %w", err)
+		return nil, err
 	}
 	for _, c := range all {
 		u.values[c.Name] = c
 	}
 	u.read = true
 	return u, nil
+}
+
+// find returns the checkpoints of the attempt, which are not read yet. Returns
+// [resultstore.ErrUnsupported] if the result store of the task keeps no checkpoints.
+func (a *Attempt) find() (*used, error) {
+	if u := a.used.Load(); u != nil {
+		return u, nil
+	}
+	store := a.cfg.Stores.Of(a.r.Effective, a.r.ReplyTo)
+	to, ok := capability.As[resultstore.Checkpointer](store)
+	if !ok {
+		return nil, unsupported(a.r.Effective, store)
+	}
+	a.used.CompareAndSwap(nil, &used{store: store, to: to, values: make(map[string]resultstore.Checkpoint), names: make(map[string]use)})
+	return a.used.Load(), nil
+}
+
+// read reads the checkpoints of the task from the store.
+func (a *Attempt) read(ctx context.Context, u *used, at resultstore.Attempt) (all []resultstore.Checkpoint, err error) {
+	err = a.call(ctx, u, func(ctx context.Context) (err error) {
+		all, err = u.to.LoadCheckpoints(ctx, at)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("swarmiji: read the checkpoints of the task: %w", err)
+	}
+	return all, nil
 }
 
 // unsupported returns why a task with these metadata can use no checkpoints.
@@ -223,16 +259,20 @@ func unsupported(meta *task.Metadata, store resultstore.ResultStore) error {
 	return fmt.Errorf("%w: %s", resultstore.ErrUnsupported, why)
 }
 
-// call calls step for this attempt, within Config.Limit. If the store has a failure of an earlier
-// life of the task, it reopens that record and calls step again. It returns the error of step.
-func (a *Attempt) call(ctx context.Context, u *used, step func(ctx context.Context, at resultstore.Attempt) error) error {
-	ctx, cancel := context.WithTimeout(ctx, a.cfg.Limit)
-	defer cancel()
-	at := resultstore.Attempt{
+// token returns the attempt as the store knows it.
+func (a *Attempt) token() resultstore.Attempt {
+	return resultstore.Attempt{
 		ID: a.r.ID, Generation: a.r.Generation, Deliveries: a.r.Deliveries,
 		TTL: max(a.r.Effective.ResultTTL.Or(0), resultstore.DefaultCheckpointTTL),
 	}
-	err := step(ctx, at)
+}
+
+// call calls step within Config.Limit. If the store has a failure of an earlier life of the task,
+// it reopens that record and calls step again. It returns the error of step.
+func (a *Attempt) call(ctx context.Context, u *used, step func(ctx context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, a.cfg.Limit)
+	defer cancel()
+	err := step(ctx)
 	if !errors.Is(err, resultstore.ErrStale) || a.r.Life == 0 {
 		return err
 	}
@@ -240,5 +280,5 @@ func (a *Attempt) call(ctx context.Context, u *used, step func(ctx context.Conte
 	if lerr != nil || !lives.Earlier(&rec, a.r.Envelope) || lives.Reopen(ctx, a.r, u.store.Save) != nil {
 		return err
 	}
-	return step(ctx, at)
+	return step(ctx)
 }

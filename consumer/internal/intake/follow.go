@@ -20,12 +20,19 @@ const (
 
 // pace decides about the prefetch of a queue whose prefetch follows the work.
 type pace struct {
-	free int // ticks in a row at which a worker was free
-	long int // ticks for which long tasks are remembered
+	divided bool // the subscription is divided, see [broker.Divider]
+	free    int  // ticks in a row at which a worker was free
+	long    int  // ticks for which long tasks are remembered
+	still   int  // ticks in a row at which all workers were busy and took no message
+	stopped bool // the prefetch was 0 since tasks were short or workers were free
 }
 
-// rememberLong is the number of ticks for which long tasks are remembered, a second.
-const rememberLong = 20
+const (
+	// rememberLong is the number of ticks for which long tasks are remembered, a second.
+	rememberLong = 20
+	// stopAfter is the number of ticks of long tasks after which a divided subscription is stopped.
+	stopAfter = 20
+)
 
 // tick describes the workers of a queue at the end of 50 ms.
 type tick struct {
@@ -39,6 +46,8 @@ type tick struct {
 //
 //   - Workers that took no message and are all busy run long tasks. The queue holds no others, so
 //     that another consumer gets them, until the tasks are short or workers are free.
+//   - A divided subscription would hold messages of other levels and lanes even so. If the workers
+//     run long tasks for a second, it is stopped with 0, and again beside each further long task.
 //   - Else the queue holds as many messages as the workers took, which is about 50 ms of work: at
 //     least t.base, and at most mostFollowed or t.base. It becomes smaller only if the workers are
 //     busy, since a queue that is empty holds nothing.
@@ -47,8 +56,15 @@ type tick struct {
 func (p *pace) next(now int, t tick) int {
 	full := t.busy >= t.workers
 	p.free++
+	p.still++
 	if full {
 		p.free = 0
+	}
+	if !full || t.took > 0 {
+		p.still = 0
+	}
+	if p.free >= 2 || t.took >= 2*t.workers {
+		p.stopped = false
 	}
 	want := min(max(t.took, t.base), max(t.base, mostFollowed))
 	if p.long > 0 {
@@ -58,7 +74,13 @@ func (p *pace) next(now int, t tick) int {
 	switch {
 	case full && t.took == 0:
 		p.long = rememberLong
+		if p.divided && (p.stopped || p.still >= stopAfter) {
+			p.stopped = true
+			return 0
+		}
 		return min(now, t.workers)
+	case now == 0:
+		return t.workers // even if all are busy: the messages that they took may be short tasks
 	case now < t.base && p.free < 2 && t.took < 2*t.workers:
 		return now
 	case want > now:
@@ -71,10 +93,14 @@ func (p *pace) next(now int, t tick) int {
 	return now
 }
 
-// atRest reports whether nothing changes until a worker takes a message: no worker has taken one,
-// and the prefetch is not below t.base although workers are free.
-func (t tick) atRest(prefetch int) bool {
-	return t.took == 0 && (t.busy >= t.workers || prefetch >= t.base)
+// atRest reports whether nothing changes until a worker takes or ends a message. No worker has
+// taken one, and the prefetch is not below t.base although workers are free. A divided subscription
+// is stopped if all workers are busy.
+func (t tick) atRest(prefetch int, divided bool) bool {
+	if t.busy >= t.workers {
+		return t.took == 0 && (!divided || prefetch == 0)
+	}
+	return t.took == 0 && prefetch >= t.base
 }
 
 // follower lets the prefetch of one queue follow the work of its workers. Its goroutine runs only
@@ -108,23 +134,32 @@ func (f *follower) ends() {
 }
 
 // run changes the prefetch of the queue every followEvery, until a tick is at rest or fetching
-// stops. It takes q.control, and waits for the broker. If the broker cannot change a prefetch, it
-// returns and is not started again.
+// stops. A prefetch of 0 it changes at once, so that a free worker does not wait. It takes
+// q.control, and waits for the broker. If the broker cannot change a prefetch, it returns and is
+// not started again.
 func (f *follower) run() {
 	if _, ok := capability.As[broker.Resizer](f.q.subscription()); !ok {
 		return // running stays true
 	}
+	if d, ok := capability.As[broker.Divider](f.q.subscription()); ok {
+		f.pace.divided = d.Divided()
+	}
 	clock := time.NewTicker(followEvery)
 	defer clock.Stop()
 	last := f.t.activity()
-	for {
-		select {
-		case <-clock.C:
-		case <-f.q.fetch.Done():
-			return
+	for wait := f.q.Prefetch() != 0; ; wait = true {
+		if wait {
+			select {
+			case <-clock.C:
+			case <-f.q.fetch.Done():
+				return
+			}
 		}
 		now := f.t.activity()
-		t := tick{base: f.q.cfg.Prefetch(now.workers), workers: now.workers, busy: now.busy, took: int(max(0, now.taken-last.taken))}
+		t := tick{base: f.q.prefetchOf(now.workers), workers: now.workers, busy: now.busy, took: int(max(0, now.taken-last.taken))}
+		if f.q.bounded.Load() { // it holds no more, whatever the workers take
+			t.took = min(t.took, t.base)
+		}
 		rest := f.follow(t)
 		prefetch := f.q.Prefetch()
 		f.low.Store(prefetch < t.base)
@@ -182,13 +217,13 @@ func (f *follower) follow(t tick) (rest bool) {
 	now := q.Prefetch()
 	want := f.pace.next(now, t)
 	surplus := now - want
-	if want < t.base {
+	if want < min(now, t.base) {
 		surplus = allHeld
 	}
 	err := q.change(ctx, want, surplus)
 	if err == nil {
 		f.failures = 0
-		return t.atRest(q.Prefetch())
+		return t.atRest(q.Prefetch(), f.pace.divided)
 	}
 	if f.failures == 0 && q.fetch.Err() == nil {
 		q.cfg.Log(slog.LevelWarn, "the prefetch cannot be changed; it is repeated", slog.Any("error", err))

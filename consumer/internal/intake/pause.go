@@ -106,7 +106,7 @@ func (q *Queue) resume(ctx context.Context, why Reason) error {
 	var err error
 	switch {
 	case q.subscription() != nil:
-		q.setLimit(q.cfg.Prefetch(q.workers.Count())) // it may have followed long tasks
+		q.setLimit(q.prefetchOf(q.workers.Count())) // it may have followed long tasks
 		err = q.setPrefetch(ctx)
 	case q.opened:
 		err = q.subscribe(ctx)

@@ -19,7 +19,7 @@ const largePrefetch = 10_000
 // resizePrefetch changes the prefetch of the subscription for a new number of workers, and gives
 // surplus fetched tasks back. See change for errors. Call it with q.control held.
 func (q *Queue) resizePrefetch(ctx context.Context, workers int) error {
-	want := q.cfg.Prefetch(workers)
+	want := q.prefetchOf(workers)
 	return q.change(ctx, want, q.Prefetch()-want)
 }
 
@@ -74,7 +74,7 @@ func (q *Queue) trySetPrefetch() bool {
 	ctx, cancel := context.WithTimeout(q.fetch, openTimeout)
 	defer cancel()
 	before := q.Prefetch()
-	q.setLimit(q.cfg.Prefetch(q.workers.Count()))
+	q.setLimit(q.prefetchOf(q.workers.Count()))
 	if !q.Accepts() || q.setPrefetch(ctx) == nil { // resume sets it too
 		q.settingPrefetch = false
 		return true

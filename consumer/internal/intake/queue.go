@@ -36,7 +36,7 @@ type Tasks interface {
 	Resized(n int)
 }
 
-// Config configures a [Queue]. All fields except Lease are required.
+// Config configures a [Queue]. Lease, Follow, Bounds and Floor may be zero.
 type Config struct {
 	Broker broker.Broker
 	Queue  broker.Queue  // the queue that Open declares and subscribes to
@@ -46,6 +46,9 @@ type Config struct {
 	// Follow lets the prefetch follow the work of workers without an Order, see [pace.next]. Prefetch
 	// is then its least value while tasks are short. It needs a [broker.Resizer].
 	Follow bool
+	// Bounds and Floor are those of the subscription. See SetBounds for a change.
+	Bounds broker.Bounds
+	Floor  float64
 	Tasks  Tasks
 	// Work is the context of the calls of batches.
 	Work context.Context
@@ -74,6 +77,9 @@ type Queue struct {
 	reasons         Reason // why it is paused; guarded by control
 	opened          bool   // Open has returned nil; guarded by control
 	settingPrefetch bool   // setPrefetchLater runs; guarded by control
+	// of the subscription, and of the last SetBounds; guarded by control
+	bounds, wanted broker.Bounds
+	bounded        atomic.Bool // bounds have a Max
 
 	// log only once that the broker cannot change the prefetch
 	warnFixed, warnKept sync.Once
@@ -82,8 +88,9 @@ type Queue struct {
 // NewQueue returns a queue that is not subscribed yet, with the prefetch for this number of
 // workers. Its fetching ends with fetch. It calls Tasks.Resized once.
 func NewQueue(fetch context.Context, cfg *Config, workers int) *Queue {
-	q := &Queue{cfg: *cfg, fetch: fetch}
-	q.setLimit(cfg.Prefetch(workers))
+	q := &Queue{cfg: *cfg, fetch: fetch, wanted: cfg.Bounds}
+	q.useBounds(cfg.Bounds)
+	q.setLimit(q.prefetchOf(workers))
 	return q
 }
 
@@ -96,7 +103,7 @@ func (q *Queue) setLimit(prefetch int) {
 	case prefetch == NoLimit:
 		prefetch = largePrefetch
 	case q.cfg.Follow && q.workers != nil:
-		prefetch = max(prefetch, q.cfg.Prefetch(q.workers.Count()))
+		prefetch = max(prefetch, q.prefetchOf(q.workers.Count()))
 	}
 	q.cfg.Tasks.Resized(prefetch)
 }
@@ -169,7 +176,7 @@ func (q *Queue) tryOpen(ctx context.Context) error {
 // subscribe subscribes to the queue and stores the subscription in q.sub. It tries once and returns
 // the error of the broker. Call it with q.control held.
 func (q *Queue) subscribe(ctx context.Context) error {
-	sub, err := q.cfg.Broker.Subscribe(ctx, q.cfg.Queue.Name, broker.SubscribeOptions{Prefetch: max(q.Prefetch(), 0), Lease: q.cfg.Lease})
+	sub, err := q.subscribeWith(ctx, broker.SubscribeOptions{Prefetch: max(q.Prefetch(), 0), Lease: q.cfg.Lease, Floor: q.cfg.Floor})
 	if err == nil {
 		q.sub.Store(&sub)
 	}

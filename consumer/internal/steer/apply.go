@@ -8,9 +8,10 @@ import (
 )
 
 // Apply pauses or resumes the queue in as the settings say, and logs a change with log. It also
-// limits the number of workers of own, which is nil if the queue shares its workers. Before the
-// queue is open it only notes the pause in it. Returns the error of the broker. If the queue has
-// ended, or s is nil, it returns nil.
+// sets the bounds of the queue. It limits the number of workers of own, which is nil if the queue
+// shares its workers. Before the queue is open it only notes the pause and the bounds in it.
+//
+// Returns the error of the broker. If the queue has ended, or s is nil, it returns nil.
 func (s *Steer) Apply(name string, in *intake.Queue, own *intake.Workers, log func(slog.Level, string, ...slog.Attr)) error {
 	if s == nil {
 		return nil
@@ -25,7 +26,7 @@ func (s *Steer) Apply(name string, in *intake.Queue, own *intake.Workers, log fu
 		}
 	}
 	before := in.Paused()
-	err := in.SetPause(set, unset)
+	err := errors.Join(in.SetPause(set, unset), in.SetBounds(s.boundsOf(name, in.Bounds())))
 	if now := in.Paused(); now != before {
 		msg := "the queue is resumed by a setting"
 		if now {

@@ -199,6 +199,10 @@ func (s *system) GetQueue(context.Context, string) (inspect.Queue, error) {
 	return read[inspect.Queue](s, "GetQueue")
 }
 
+func (s *system) ListKeys(context.Context, inspect.KeyQuery) (inspect.KeyPage, error) {
+	return read[inspect.KeyPage](s, "ListKeys")
+}
+
 func (s *system) ListMessages(context.Context, inspect.MessageQuery) (inspect.MessagePage, error) {
 	return read[inspect.MessagePage](s, "ListMessages")
 }
