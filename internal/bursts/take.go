@@ -70,7 +70,7 @@ func (a *Attempt) take(r *record, now time.Time) (t Taken, change bool) {
 		return Taken{Alone: true}, false
 	case run.active(now) && a.Life > 0: // requeued from the dead letters
 		return Taken{Step: Replace, Delay: 5 * otherTime, Mark: m.again(m.Version)}, false
-	case a.Life == 0 && (run.active(now) || w != nil):
+	case a.Life == 0 && (run != nil || w != nil): // it has ended, or was never confirmed
 		return Taken{Step: Superseded}, false
 	}
 	r.Run = a.start(now)
