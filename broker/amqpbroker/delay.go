@@ -211,7 +211,7 @@ func (b *Broker) declareDeliverExchange(ctx context.Context, sess *amqpconn.Sess
 
 // setUpDelays makes sure that the delay levels exist, for a new publishing channel, and waits for
 // the server. The Publisher calls it and opens another channel after an error. If the exchange
-// delayEnter exists, everything else does: it is declared last. Otherwise setUpDelays declares the
+// delayReady exists, everything else does: it is declared last. Otherwise setUpDelays declares the
 // levels.
 //
 // If the queues exist with other settings, the server closes the channel. Another process may be
@@ -266,7 +266,7 @@ func (b *Broker) declareDelaysSingly(sess *amqpconn.Session) error {
 // other settings than this process would give them. It waits for the server.
 func (b *Broker) findDelays() (found bool, err error) {
 	missing, err := b.isMissing(b.stop, func(ch *amqp.Channel) error {
-		return ch.ExchangeDeclarePassive(b.names.delayEnter(), amqp.ExchangeTopic, true, false, false, false, nil)
+		return ch.ExchangeDeclarePassive(b.names.delayReady(), amqp.ExchangeFanout, true, false, false, false, nil)
 	})
 	if missing || err != nil {
 		return false, err
@@ -286,7 +286,7 @@ func (b *Broker) delayArgs(level int) amqp.Table {
 }
 
 // declareDelays declares the exchanges of all delay levels and their bindings on ch, and their
-// queues if queues is true. The exchange delayEnter is last. The requests ask for no answer, which
+// queues if queues is true. The exchange delayReady is last. The requests ask for no answer, which
 // saves hundreds of round trips. If the server refuses one it closes the channel. The next request
 // with an answer then fails. Returns an error only if a request cannot be sent.
 func (b *Broker) declareDelays(ch *amqp.Channel, queues bool) error {
@@ -318,5 +318,5 @@ func (b *Broker) declareDelays(ch *amqp.Channel, queues bool) error {
 			return err
 		}
 	}
-	return nil
+	return ch.ExchangeDeclare(b.names.delayReady(), amqp.ExchangeFanout, true, false, false, true, nil)
 }

@@ -46,6 +46,9 @@ func (n names) undeliverable() string { return n.prefix + "undeliverable" }
 // delayEnter returns the name of the exchange to which delayed messages are published.
 func (n names) delayEnter() string { return n.prefix + "delay.enter" }
 
+// delayReady returns the name of the exchange that exists when all delay levels do.
+func (n names) delayReady() string { return n.prefix + "delay.ready" }
+
 // delay returns the name of both the exchange and the queue of a delay level, 0 to 37. Versions
 // until November 2026 had levels with other bindings, named "delay.00" to "delay.37".
 func (n names) delay(level int) string { return n.prefix + "delay.step." + levelWord(level) }

@@ -107,6 +107,12 @@ func (b *Broker) declare(ctx context.Context, q broker.Queue) error {
 	if err := b.declareLevels(ctx, q); err != nil {
 		return err
 	}
+	if err := b.retry(ctx, func(sess *amqpconn.Session) error {
+		b.ensureAckNotes(ctx, sess)
+		return nil
+	}); err != nil {
+		return err
+	}
 	for _, name := range b.amqpQueues(q.Name) {
 		if err := b.declareWork(ctx, q.Name, name); err != nil {
 			return err
@@ -116,17 +122,19 @@ func (b *Broker) declare(ctx context.Context, q broker.Queue) error {
 	return nil
 }
 
-// declareWork declares one AMQP queue of a queue with its delay exchange, its binding and the
-// stream of acknowledgement notes. It does not declare the dead queue, which the first consumer or
-// dead letter creates. It waits for the server, also while the connection is lost, see retry.
+// declareWork declares one AMQP queue of a queue with its delay exchange and its binding. It does
+// not declare the dead queue, which the first consumer or dead letter creates. It waits for the
+// server, also while the connection is lost, see retry.
 func (b *Broker) declareWork(ctx context.Context, queue, amqpQueue string) error {
 	return b.retry(ctx, func(sess *amqpconn.Session) error { return b.declareWorkOn(ctx, sess, queue, amqpQueue) })
 }
 
-// declareConsumed declares on the connection sess the dead queue of a queue, and then all that
-// declareWork lists. A queue that is consumed needs a dead queue, because the server may
-// dead-letter its messages. It waits for the server and stops at its first error.
+// declareConsumed declares on the connection sess the stream of acknowledgement notes, the dead
+// queue of a queue, and then all that declareWork lists. A queue that is consumed needs a dead
+// queue, because the server may dead-letter its messages. It waits for the server and stops at its
+// first error.
 func (b *Broker) declareConsumed(ctx context.Context, sess *amqpconn.Session, queue, amqpQueue string) error {
+	b.ensureAckNotes(ctx, sess)
 	if err := b.declareDead(ctx, sess, queue); err != nil {
 		return err
 	}
@@ -141,13 +149,11 @@ func (b *Broker) declareDead(ctx context.Context, sess *amqpconn.Session, queue 
 }
 
 // declareWorkOn declares on the connection sess one AMQP queue of a queue, with its delay
-// exchange, its binding and the stream of acknowledgement notes. It waits for the server and stops
-// at the first error. It ignores errors of the stream of acknowledgement notes, see
-// ensureAckNotes.
+// exchange and its binding. It waits for the server and stops at the first error.
 //
-// The stream is first: it must be older than each message, see [delivery.AckedBefore].
+// Call ensureAckNotes before: the notes must be older than each message, see
+// [delivery.AckedBefore].
 func (b *Broker) declareWorkOn(ctx context.Context, sess *amqpconn.Session, queue, amqpQueue string) error {
-	b.ensureAckNotes(ctx, sess)
 	if err := b.declareDeliverExchange(ctx, sess); err != nil {
 		return err
 	}
@@ -159,7 +165,7 @@ func (b *Broker) declareWorkOn(ctx context.Context, sess *amqpconn.Session, queu
 
 // prepareWait limits the wait for the stream of acknowledgement notes. A busy server takes seconds
 // to create it.
-const prepareWait = 5 * time.Second
+const prepareWait = 10 * time.Second
 
 // ensureAckNotes creates the stream of acknowledgement notes. It waits at most prepareWait and
 // returns no error. If the server refuses access, it sets acks.refused, with which AckSync fails,
