@@ -183,7 +183,7 @@ func TestSettleTxAfterSleep(t *testing.T) {
 	settled := make(chan error, 10)
 	def := task.New[string, string]("sleeper")
 	must0(t, def.Handle(s.c, func(ctx context.Context, id string) (string, error) {
-		err := task.Sleep(ctx, "s", 20*time.Millisecond)
+		err := task.Sleep(ctx, "s", time.Second)
 		own := s.begin(ctx, id)
 		settled <- task.SettleTx(ctx, sqltx.Wrap(own), "settled")
 		if err != nil {
