@@ -81,6 +81,7 @@ type fetcher struct {
 	peek         int       // how many messages the next claim checks at first
 	types        string    // the last content type
 	floor        floor.Floor
+	took         int // how many messages the last claim returned
 }
 
 // longWait is the interval of claims of a subscription for which the Broker polls.
@@ -195,7 +196,11 @@ func (f *fetcher) claim(own *owner, want int) error {
 	mode := s.handoverMode(own)
 	bounds := s.bounds
 	s.mu.Unlock()
-	lower, first := f.floor.Batch(want, s.q.knownLevels().number())
+	picks := want
+	if bounds != "" { // they may cut the claim, and its picks that begin lower come first
+		picks = min(want, max(1, f.took))
+	}
+	lower, first := f.floor.Batch(picks, s.q.knownLevels().number())
 	sent := time.Now()
 	// without a deadline, as in a batcher
 	answer, l, err := s.q.callWithLevels(context.WithoutCancel(s.b.ctx), s.b.conn.EvalOnce, s.b.scripts.claim,
@@ -280,6 +285,7 @@ func (f *fetcher) acceptClaim(own *owner, l *levels, answer []any, place int64, 
 	f.next = time.Now().Add(wait)
 	ds, bytes := s.newDeliveries(own, place, answer[4:], text(answer, 3), &f.types)
 	f.floor.Claimed(len(ds))
+	f.took = len(ds)
 	if len(ds) > 0 {
 		f.peek = min(max(1, claimBytes/2/(bytes/len(ds)+1)), 250)
 	}
