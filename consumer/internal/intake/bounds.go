@@ -58,7 +58,8 @@ func (q *Queue) useBounds(b broker.Bounds) {
 	q.bounded.Store(b.HasMax())
 }
 
-// limitFirst sets the prefetch of the coming subscription by the bounds. Call it with q.control held.
+// limitFirst sets the prefetch of the coming subscription by the bounds. Call it with q.control
+// held.
 func (q *Queue) limitFirst() {
 	workers := q.first
 	if q.workers != nil {
