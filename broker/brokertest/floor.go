@@ -35,6 +35,34 @@ func floorCases() []testCase {
 			Run:     func(w *world) { w.levelShares(w.fairQueue(w.Open(), "floor", 10, 100, 1000), 0.2) },
 		},
 		{
+			Area: "floor", Name: "shares of levels at a limit", Needs: []need{needsFloor, needsClaimBounds},
+			Explain: "The most urgent level keeps its share while a bound allows fewer messages than the prefetch.",
+			Run: func(w *world) {
+				b := w.Open()
+				q := w.fairQueue(b, "floorlimit", 10, 100)
+				for _, priority := range []int{5, 50} {
+					w.publishAll(b, q, urgent(priority, 60))
+				}
+				ctx, cancel := w.Ctx()
+				defer cancel()
+				s, err := w.Open().Subscribe(ctx, q, broker.SubscribeOptions{
+					Prefetch: 20, Lease: w.h.Leases, Floor: 0.05, Bounds: broker.Bounds{All: broker.Bound{Max: 1}},
+				})
+				w.Must(err, "Subscribe(%q) with a floor and a bound", q)
+				lower := 0
+				for range 40 {
+					d := w.receive(s)
+					if d.Message().Priority == 50 {
+						lower++
+					}
+					w.ack(d)
+				}
+				if lower < 1 || lower > 4 {
+					w.Errorf("%d of 40 deliveries are of the less urgent level, want 2", lower)
+				}
+			},
+		},
+		{
 			Area: "floor", Name: "an empty level costs nothing", Needs: []need{needsFloor},
 			Explain: "The most urgent level without messages gets no share, and neither does a less urgent one: all deliveries come from the levels with messages, in order of urgency.",
 			Run: func(w *world) {

@@ -277,3 +277,54 @@ func TestBoundsBesideOlderVersion(t *testing.T) {
 	}
 	forgotten(t, srv, ns, q)
 }
+
+// TestPlacesOfOneKey shows that several consumers get the places of one key that become free at
+// once.
+func TestPlacesOfOneKey(t *testing.T) {
+	t.Parallel()
+	ns := testserver.Namespace()
+	b := connect(t, redisbroker.Config{Namespace: ns, Poll: patient})
+	q := declaredFair(t, b, "q")
+	publishAll(t, b, q, of("a", 0, 12)...)
+	bounds := broker.Bounds{Key: broker.Bound{Max: 4}}
+	first := subscribeBounds(t, b, q, 4, bounds)
+	testwait.Until(t, "that 4 messages are held", func() bool { return stats(t, b, q).Held == 4 })
+	for range 4 {
+		subscribeBounds(t, b, q, 1, bounds)
+	}
+	srv := testserver.RequireRedis(t)
+	testwait.Until(t, "that 4 consumers wait", func() bool { return fmt.Sprint(do(t, srv, "ZCARD", "swj:{"+ns+"."+q+"}:h")) == "4" })
+	var ds []broker.Delivery
+	for range 4 {
+		ds = append(ds, receive(t, first))
+	}
+	if err := first.Close(testwait.Long(t)); err != nil {
+		t.Fatalf("Close: %v", err)
+	}
+	for _, d := range ds {
+		ack(t, d)
+	}
+	testwait.Until(t, "that 4 messages are held again", func() bool { return stats(t, b, q).Held == 4 && stats(t, b, q).Ready == 4 })
+}
+
+// TestBoundsAfterClose shows that no key stays blocked for a consumer of an earlier version when
+// the consumers with bounds have closed.
+func TestBoundsAfterClose(t *testing.T) {
+	t.Parallel()
+	srv, ns := testserver.RequireRedis(t), testserver.Namespace()
+	b := connect(t, redisbroker.Config{Namespace: ns, Poll: patient})
+	q := declaredFair(t, b, "q")
+	publishAll(t, b, q, of("a", 0, 3)...)
+	old := subscribe(t, b, q, 1)
+	d := receive(t, old)
+	s := subscribeBounds(t, b, q, 8, broker.Bounds{Key: broker.Bound{Max: 1}})
+	parked := "swj:{" + ns + "." + q + "}:q"
+	testwait.Until(t, "that the key is parked", func() bool { return fmt.Sprint(do(t, srv, "HLEN", parked)) == "1" })
+	if err := s.Close(testwait.Long(t)); err != nil {
+		t.Fatalf("Close: %v", err)
+	}
+	if n := fmt.Sprint(do(t, srv, "HLEN", parked)); n != "0" {
+		t.Errorf("%s keys are parked after Close", n)
+	}
+	ack(t, d)
+}

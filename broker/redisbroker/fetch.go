@@ -25,6 +25,8 @@ const (
 	// firstPeek is the number of messages whose size the first claim checks, before their size is
 	// known.
 	firstPeek = 64
+	// boundWait to 2*boundWait is the shortest wait for a rate after an empty claim.
+	boundWait = 5 * time.Millisecond
 )
 
 // errNoOwner: the lease of an owner has ended.
@@ -81,6 +83,8 @@ type fetcher struct {
 	peek         int       // how many messages the next claim checks at first
 	types        string    // the last content type
 	floor        floor.Floor
+	bounded      bool // the last claim had bounds
+	took         int  // how many messages the last claim returned
 }
 
 // longWait is the interval of claims of a subscription for which the Broker polls.
@@ -195,7 +199,11 @@ func (f *fetcher) claim(own *owner, want int) error {
 	mode := s.handoverMode(own)
 	bounds := s.bounds
 	s.mu.Unlock()
-	lower, first := f.floor.Batch(want, s.q.knownLevels().number())
+	picks := want
+	if f.bounded = bounds != ""; f.bounded { // they may cut the claim, and its picks that begin lower come first
+		picks = min(want, max(1, f.took))
+	}
+	lower, first := f.floor.Batch(picks, s.q.knownLevels().number())
 	sent := time.Now()
 	// without a deadline, as in a batcher
 	answer, l, err := s.q.callWithLevels(context.WithoutCancel(s.b.ctx), s.b.conn.EvalOnce, s.b.scripts.claim,
@@ -277,9 +285,13 @@ func (f *fetcher) acceptClaim(own *owner, l *levels, answer []any, place int64, 
 	if due := number(answer, 1); due >= 0 {
 		wait = min(wait, time.Duration(due)*time.Microsecond)
 	}
-	f.next = time.Now().Add(wait)
 	ds, bytes := s.newDeliveries(own, place, answer[4:], text(answer, 3), &f.types)
+	if f.bounded && len(ds) == 0 && wait < 2*boundWait { // all waiting processes know the same due time
+		wait = boundWait + rand.N(boundWait)
+	}
+	f.next = time.Now().Add(wait)
 	f.floor.Claimed(len(ds))
+	f.took = len(ds)
 	if len(ds) > 0 {
 		f.peek = min(max(1, claimBytes/2/(bytes/len(ds)+1)), 250)
 	}

@@ -132,7 +132,7 @@ local function places(base, t, keys)
   local counted, full, mixed = unpack(redis.call('HMGET', base .. 'm', 'counted', 'full', 'mixed'))
   if not counted then return end
   local free = unpark(base, tally(base, redis.call('HMGET', t, unpack(keys)), -1), true)
-  if full then free = #keys end
+  if full or free > 0 then free = #keys end -- several places of one key may be free
   if mixed and clock() - mixed < 60000000 then free = 16 end
   for _ = 1, math.min(free, 16) do
     if not nudge(base .. 'h', base .. 'w') then return end

@@ -60,7 +60,7 @@ if plain then -- the usual case: no times, one level or fair, and then: all new,
     local list, values = bounds(levels), #keys == count and {} or nil -- of fair queues
     for i = 1, values and count or 0 do values[i] = ARGV[4 + 2 * i] end -- of fair queues
     put(list, keys, false, values) -- of fair queues
-    if owner then hand(list, ARGV[2]) end -- of fair queues
+    if owner then hand(list, ARGV[2], #keys) end -- of fair queues
     return {1}
   end
 end

@@ -12,6 +12,7 @@ if levels ~= ARGV[1] then return {2, levels} end
 local list = bounds(levels)
 redis.call('ZREM', K.h, ARGV[3])
 local moved, more = reclaim(list, ARGV[3], false)
-if not more and redis.call('EXISTS', K.o) == 0 then unparksome(list.fair, 1000) end -- of fair queues
+-- The remaining owners may be of an earlier version, which returns no keys to the turns.
+if not more and unparksome(list.fair, 1000) > 0 then nudge(K.h, ARGV[2]) end -- of fair queues
 if moved > 0 then hand(list, ARGV[2]) end
 return {1, more and 0 or 1}

@@ -144,8 +144,10 @@ end
 
 -- hand gives ready messages to up to 16 waiting owners, the longest wait first. An owner of mode c
 -- gets the messages on its channel, see offer. An owner of mode n is only notified. An owner whose
--- channel has no listener is skipped, and its messages go back to the front.
-local function hand(list, channel)
+-- channel has no listener is skipped, and its messages go back to the front. most is the number of
+-- messages that became ready, or nil: then the whole backlog counts. In fair queues that includes
+-- messages of keys at a limit.
+local function hand(list, channel, most)
   if list.fair and redis.call('EXISTS', K.r()) == 0 then return end -- all fairness keys are at a limit
   local told, left = 0, 0
   for _ = 1, 16 do
@@ -159,6 +161,7 @@ local function hand(list, channel)
       if told == 0 then
         for place = 1, math.max(1, #list) do left = left + redis.call('LLEN', K.r(place)) end
         if list.fair then left = left + redis.call('HLEN', K.t) - redis.call('HLEN', K.l) end -- also delayed ones
+        if most then left = math.min(left, most) end
       end
       redis.call('PUBLISH', channel .. owner, '')
       told, left = told + 1, left - free
@@ -235,6 +238,6 @@ local function add(levels, channel, count, pairs_, times)
   if #ready > 0 then
     local list = bounds(levels)
     put(list, ready, false, values)
-    hand(list, channel)
+    hand(list, channel, #ready)
   end
 end

@@ -42,6 +42,6 @@ end
 if #back > 0 then
   local list = bounds(levels)
   put(list, back, true)
-  hand(list, ARGV[2])
+  hand(list, ARGV[2], #back)
 end
 return {1, table.concat(answer)}

@@ -40,7 +40,11 @@ func (q *Queue) SetBounds(b broker.Bounds) error {
 		}
 	}
 	q.useBounds(b)
-	if q.workers == nil || q.subscription() == nil {
+	if q.subscription() == nil {
+		q.limitFirst()
+		return nil
+	}
+	if q.workers == nil {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(q.fetch, openTimeout)
@@ -52,6 +56,16 @@ func (q *Queue) SetBounds(b broker.Bounds) error {
 func (q *Queue) useBounds(b broker.Bounds) {
 	q.bounds = b
 	q.bounded.Store(b.HasMax())
+}
+
+// limitFirst sets the prefetch of the coming subscription by the bounds. Call it with q.control
+// held.
+func (q *Queue) limitFirst() {
+	workers := q.first
+	if q.workers != nil {
+		workers = q.workers.Count()
+	}
+	q.setLimit(q.prefetchOf(workers))
 }
 
 // refused logs that the broker does not accept bounds that were set while the consumer runs.
@@ -69,7 +83,8 @@ func (q *Queue) subscribeWith(ctx context.Context, o broker.SubscribeOptions) (b
 	}
 	q.refused(err)
 	q.useBounds(q.cfg.Bounds)
-	o.Bounds = q.bounds
+	q.limitFirst()
+	o.Bounds, o.Prefetch = q.bounds, max(q.Prefetch(), 0)
 	return q.cfg.Broker.Subscribe(ctx, q.cfg.Queue.Name, o)
 }
 

@@ -66,6 +66,7 @@ type Queue struct {
 	cfg     Config
 	sub     atomic.Pointer[broker.Subscription] // nil: not open, or paused since before Open
 	workers *Workers
+	first   int             // the number of workers at NewQueue
 	fetch   context.Context // ends when fetching stops
 	gate    gate            // shut while the queue is paused
 
@@ -88,7 +89,7 @@ type Queue struct {
 // NewQueue returns a queue that is not subscribed yet, with the prefetch for this number of
 // workers. Its fetching ends with fetch. It calls Tasks.Resized once.
 func NewQueue(fetch context.Context, cfg *Config, workers int) *Queue {
-	q := &Queue{cfg: *cfg, fetch: fetch, wanted: cfg.Bounds}
+	q := &Queue{cfg: *cfg, first: workers, fetch: fetch, wanted: cfg.Bounds}
 	q.useBounds(cfg.Bounds)
 	q.setLimit(q.prefetchOf(workers))
 	return q
