@@ -213,3 +213,33 @@ func TestBoundsOfPlainQueue(t *testing.T) {
 		}
 	})
 }
+
+// The floor keeps its share when a bound allows far fewer messages than a claim wants.
+func TestBoundsFloor(t *testing.T) {
+	const starts = 60
+	each(t, func(ctx context.Context, t *testing.T, b *sqlbroker.Broker) {
+		fairQueue(ctx, t, b, "q", 10, 100)
+		ms := keyed("q", "a", 1, 0, 2*starts)
+		for i := range starts {
+			ms[i].Message.Priority = 10
+		}
+		published(ctx, t, b, ms...)
+		s, err := b.Subscribe(ctx, "q", broker.SubscribeOptions{Prefetch: 20, Floor: 0.05, Bounds: broker.Bounds{All: broker.Bound{Max: 1}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		lower := 0
+		for range starts {
+			d := received(ctx, t, s)
+			if d.Message().Priority == 100 {
+				lower++
+			}
+			if err := broker.AckSync(ctx, d); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if lower < 2 || lower > 4 {
+			t.Errorf("%d of %d messages are from the less urgent level, want about 3", lower, starts)
+		}
+	})
+}
