@@ -243,3 +243,19 @@ func TestBoundsFloor(t *testing.T) {
 		}
 	})
 }
+
+// A consumer without bounds marks its messages once another one uses bounds, also when it does not
+// read the keys.
+func TestBoundsKnownKeys(t *testing.T) {
+	each(t, func(ctx context.Context, t *testing.T, b *sqlbroker.Broker) {
+		fairQueue(ctx, t, b, "q")
+		if marks, err := sqlbroker.MarksKnown(ctx, b, "q"); err != nil || marks {
+			t.Errorf("without bounds: %v, %v", marks, err)
+		}
+		published(ctx, t, b, keyed("q", "a", 1, 0, 1)...)
+		received(ctx, t, bounded(ctx, t, b, "q", 1, broker.Bounds{All: broker.Bound{Max: 1}}))
+		if marks, err := sqlbroker.MarksKnown(ctx, b, "q"); err != nil || !marks {
+			t.Errorf("with bounds: %v, %v", marks, err)
+		}
+	})
+}
