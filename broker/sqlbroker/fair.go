@@ -90,6 +90,7 @@ func (f *fetcher) tryKeys(ctx context.Context, c *claim) (due bool, err error) {
 	for limit = need + r.passed; ; limit *= 4 {
 		found, err := f.queryKeys(ctx, c, limit)
 		if err != nil || f.setAllowed(c, found, need, limit) {
+			c.spread()
 			return found.due, err
 		}
 	}
