@@ -6,6 +6,7 @@ import (
 	"hash/fnv"
 	"maps"
 	"math"
+	"math/rand/v2"
 	"slices"
 	"strconv"
 	"time"
@@ -195,6 +196,14 @@ func (f *fetcher) setAllowed(c *claim, found keysFound, need, limit int) bool {
 	}
 	r.setBounded(level, keys, whole)
 	return true
+}
+
+// spread makes a c.wake below 20 ms a random one of 5 to 20 ms. With the rates of many keys a
+// consumer would otherwise read them at each of their times, together with all others.
+func (c *claim) spread() {
+	if c.wake > 0 && c.wake < 20*time.Millisecond {
+		c.wake = 5*time.Millisecond + rand.N(15*time.Millisecond)
+	}
 }
 
 // setBounded is set for claims with bounds, which have a limit of keys.

@@ -213,3 +213,49 @@ func TestBoundsOfPlainQueue(t *testing.T) {
 		}
 	})
 }
+
+// The floor keeps its share when a bound allows far fewer messages than a claim wants.
+func TestBoundsFloor(t *testing.T) {
+	const starts = 60
+	each(t, func(ctx context.Context, t *testing.T, b *sqlbroker.Broker) {
+		fairQueue(ctx, t, b, "q", 10, 100)
+		ms := keyed("q", "a", 1, 0, 2*starts)
+		for i := range starts {
+			ms[i].Message.Priority = 10
+		}
+		published(ctx, t, b, ms...)
+		s, err := b.Subscribe(ctx, "q", broker.SubscribeOptions{Prefetch: 20, Floor: 0.05, Bounds: broker.Bounds{All: broker.Bound{Max: 1}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		lower := 0
+		for range starts {
+			d := received(ctx, t, s)
+			if d.Message().Priority == 100 {
+				lower++
+			}
+			if err := broker.AckSync(ctx, d); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if lower < 2 || lower > 4 {
+			t.Errorf("%d of %d messages are from the less urgent level, want about 3", lower, starts)
+		}
+	})
+}
+
+// A consumer without bounds marks its messages once another one uses bounds, also when it does not
+// read the keys.
+func TestBoundsKnownKeys(t *testing.T) {
+	each(t, func(ctx context.Context, t *testing.T, b *sqlbroker.Broker) {
+		fairQueue(ctx, t, b, "q")
+		if marks, err := sqlbroker.MarksKnown(ctx, b, "q"); err != nil || marks {
+			t.Errorf("without bounds: %v, %v", marks, err)
+		}
+		published(ctx, t, b, keyed("q", "a", 1, 0, 1)...)
+		received(ctx, t, bounded(ctx, t, b, "q", 1, broker.Bounds{All: broker.Bound{Max: 1}}))
+		if marks, err := sqlbroker.MarksKnown(ctx, b, "q"); err != nil || !marks {
+			t.Errorf("with bounds: %v, %v", marks, err)
+		}
+	})
+}

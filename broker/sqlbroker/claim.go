@@ -12,10 +12,19 @@ import (
 
 // claim claims up to want messages, fewer if they are large, and stores them in the subscription.
 // As many of them as the floor says begin at less urgent levels, in claims of their own. Its errors
-// are those of claimFrom.
+// are those of claimFrom. It takes s.mu.
 func (f *fetcher) claim(want int) error {
 	levels := f.s.q.count()
-	lower, first := f.share.Batch(want, levels)
+	if f.got > 0 {
+		f.took, f.got = f.got, 0
+	}
+	n := want
+	f.s.mu.Lock()
+	if f.s.bounds != nil { // they may allow fewer, and those of the floor come first
+		n = min(want, max(1, f.took))
+	}
+	f.s.mu.Unlock()
+	lower, first := f.share.Batch(n, levels)
 	for i := range min(lower, levels-1) {
 		each := (lower - i + levels - 2) / (levels - 1)
 		if short, err := f.claimFrom(1+(first-1+i)%(levels-1), each); short || err != nil {
@@ -120,6 +129,7 @@ func (f *fetcher) claimFrom(level, want int) (short bool, err error) {
 		return false, err
 	}
 	f.share.Claimed(len(rows))
+	f.got += len(rows)
 	short = len(rows) < c.want
 	if f.ring != nil {
 		short = f.ring.taken(c.picks, rows) && (c.bounds == nil || len(rows) == 0)

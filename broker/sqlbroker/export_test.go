@@ -190,3 +190,18 @@ func WakeOf(ctx context.Context, b *Broker, name string) (time.Duration, error) 
 	err = f.readKeys(ctx, c)
 	return c.wake, err
 }
+
+// MarksKnown reports whether a claim without bounds marks its messages as bound, although it takes
+// them from keys that an earlier reading has found.
+func MarksKnown(ctx context.Context, b *Broker, name string) (bool, error) {
+	q, err := b.queue(ctx, name)
+	if err != nil {
+		return false, err
+	}
+	f := fetcher{s: &subscription{b: b, q: q}, ring: newRing(q.turns), levels: []int64{0}}
+	f.ring.claimed, f.sweep, f.swept = manyClaimed, time.Hour, time.Now()
+	f.ring.set(0, []*ringKey{{key: "a", weight: 1, room: 1}}, true)
+	c := &claim{want: 1}
+	err = f.pickKeys(ctx, c)
+	return c.bound, err
+}

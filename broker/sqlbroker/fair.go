@@ -23,10 +23,11 @@ const promotedWithin = 10 * time.Millisecond
 
 // pickKeys sets c.picks, for a fair queue. It first reads the keys, unless that is costly on
 // PostgreSQL and the keys of the most urgent level are known from an earlier reading. Without a
-// message it sets c.wake.
+// message it sets c.wake. It also sets c.bound.
 // It waits for the database and returns its errors.
 func (f *fetcher) pickKeys(ctx context.Context, c *claim) error {
 	r := f.ring
+	c.bound = f.s.q.inUse.Load() // a reading may change it
 	r.begin(f.levels)
 	if r.level == 0 && r.order[0] == 0 && f.s.b.postgres() && r.claimed >= manyClaimed && f.costly() {
 		if c.picks = r.pick(c.want); len(c.picks) > 0 {
@@ -89,6 +90,7 @@ func (f *fetcher) tryKeys(ctx context.Context, c *claim) (due bool, err error) {
 	for limit = need + r.passed; ; limit *= 4 {
 		found, err := f.queryKeys(ctx, c, limit)
 		if err != nil || f.setAllowed(c, found, need, limit) {
+			c.spread()
 			return found.due, err
 		}
 	}

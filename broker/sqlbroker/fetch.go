@@ -38,6 +38,8 @@ type fetcher struct {
 
 	levels []int64 // in the order in which the current claim looks at them
 	share  floor.Floor
+	got    int // messages of the current call of claim
+	took   int // those of the last call that got some
 
 	// The cursor of each level, for PostgreSQL: the last claimed message. Claims from the beginning
 	// would look at all messages that are held or were removed recently.
