@@ -200,7 +200,8 @@ func (f *fetcher) claim(own *owner, want int) error {
 	bounds := s.bounds
 	s.mu.Unlock()
 	picks := want
-	if f.bounded = bounds != ""; f.bounded { // they may cut the claim, and its picks that begin lower come first
+	// Bounds may cut the claim, and its picks that begin lower come first.
+	if f.bounded = bounds != ""; f.bounded {
 		picks = min(want, max(1, f.took))
 	}
 	lower, first := f.floor.Batch(picks, s.q.knownLevels().number())
@@ -286,7 +287,8 @@ func (f *fetcher) acceptClaim(own *owner, l *levels, answer []any, place int64, 
 		wait = min(wait, time.Duration(due)*time.Microsecond)
 	}
 	ds, bytes := s.newDeliveries(own, place, answer[4:], text(answer, 3), &f.types)
-	if f.bounded && len(ds) == 0 && wait < 2*boundWait { // all waiting processes know the same due time
+	// All waiting processes know the same due time.
+	if f.bounded && len(ds) == 0 && wait < 2*boundWait {
 		wait = boundWait + rand.N(boundWait)
 	}
 	f.next = time.Now().Add(wait)
