@@ -99,7 +99,7 @@ func (p *Producer) publishBurst(ctx context.Context, s *staged) error {
 	if err != nil {
 		return err
 	}
-	sub := bursts.Submission{ID: s.envelope.ID, Name: s.envelope.Name, Mark: *s.burst, Data: data}
+	sub := bursts.Submission{ID: s.envelope.ID, Name: s.envelope.Name, Mark: *s.burst, Data: data, Once: !s.effective.Idempotent.Or(true)}
 	if err := sub.Check(); err != nil {
 		return fmt.Errorf("%w: %w", broker.ErrTooLarge, err)
 	}
@@ -132,10 +132,11 @@ func (p *Producer) publishBurst(ctx context.Context, s *staged) error {
 	if _, ok := capability.As[broker.Delayer](p.cfg.Broker); ok { // otherwise the consumer waits
 		out.At = j.At
 	}
-	if s.first != "" { // no message of the burst has come for long
+	if s.first != "" { // no message of the burst has come for long, or the message is a guard
 		if out.Message, err = p.encodeAs(s, s.first); err != nil {
 			return err
 		}
+		out.Message.Generation = j.Generation
 	}
 	sending, cancel := context.WithDeadline(ctx, until)
 	err = broker.PublishAt(sending, p.cfg.Broker, out)
