@@ -79,7 +79,8 @@ func (r *run) settleIfRecorded() bool {
 
 // retryLookup repeats the read of settleIfRecorded until the store answers, for at most StoreRetry.
 // If the store has the end of the task, it settles the task by that end. If the task has a later
-// life, it drops the message. Otherwise it calls startOrSettle and may block until the handler has
+// life, it drops the message. Otherwise it calls startOrSettle, or settleEarlier for a task of a
+// burst, and may block until the handler has
 // returned. Without an answer it gives the task back.
 func (r *run) retryLookup(store resultstore.ResultStore) {
 	var rec resultstore.Record
@@ -96,6 +97,8 @@ func (r *run) retryLookup(store resultstore.ResultStore) {
 		r.dropCopy()
 	case rec.State.Terminal() && !lives.Earlier(&rec, r.request.Envelope):
 		r.queue.settle(r, verdictOfRecord(&rec))
+	case r.request.Burst != "": // the record of the burst decides, too
+		r.queue.settleEarlier(r)
 	default:
 		r.queue.startOrSettle(r)
 	}
