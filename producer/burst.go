@@ -111,6 +111,8 @@ func (p *Producer) publishBurst(ctx context.Context, s *staged) error {
 		switch {
 		case errors.Is(err, resultstore.ErrMalformed), errors.Is(err, resultstore.ErrClosed), errors.Is(err, resultstore.ErrTooLarge):
 			return err
+		case errors.Is(err, resultstore.ErrUnsupported):
+			return fmt.Errorf("%w: %w", broker.ErrUnsupported, err)
 		case err != nil:
 			return fmt.Errorf("the burst was not stored, or its answer was lost: %w: %w", broker.ErrIndeterminate, err)
 		}
