@@ -107,7 +107,7 @@ func (p *Producer) publishBurst(ctx context.Context, s *staged) error {
 	slow := task.Backoff{Base: 5 * time.Millisecond, Max: 500 * time.Millisecond}
 	var j bursts.Joined
 	for attempt := 0; ; attempt++ {
-		j, err = p.bursts.Join(ctx, sub, func(id task.ID) bool { return p.hasEnded(ctx, s, id) })
+		j, err = p.bursts.Join(ctx, sub, func(id task.ID, life int) bool { return p.hasEnded(ctx, s, id, life) })
 		switch {
 		case errors.Is(err, resultstore.ErrMalformed), errors.Is(err, resultstore.ErrClosed), errors.Is(err, resultstore.ErrTooLarge):
 			return err
@@ -183,13 +183,13 @@ func (p *Producer) encodeAs(s *staged, id task.ID) (*broker.Message, error) {
 	return m, nil
 }
 
-// hasEnded reports whether the end of a task is recorded in the result store of s. It waits for the
-// store; after an error it returns false.
-func (p *Producer) hasEnded(ctx context.Context, s *staged, id task.ID) bool {
+// hasEnded reports whether the end of a life of a task, or of a later one, is recorded in the
+// result store of s. It waits for the store; after an error it returns false.
+func (p *Producer) hasEnded(ctx context.Context, s *staged, id task.ID, life int) bool {
 	store, err := p.store(s.effective.ResultStore.Or(""))
 	if err != nil || store == nil {
 		return false
 	}
 	r, err := store.Load(ctx, id)
-	return err == nil && r.State.Terminal()
+	return err == nil && r.State.Terminal() && r.Life >= life
 }

@@ -116,14 +116,14 @@ func (s *Submission) Check() error {
 }
 
 // Join adds a submission to the burst of its key, or begins one. ended reports whether the end of a
-// task is recorded. Returns errors of the store.
-func (s *Store) Join(ctx context.Context, sub Submission, ended func(task.ID) bool) (j Joined, err error) {
+// life of a task is recorded. Returns errors of the store.
+func (s *Store) Join(ctx context.Context, sub Submission, ended func(id task.ID, life int) bool) (j Joined, err error) {
 	m := &sub.Mark
 	j.value, err = s.change(ctx, m.storeKey(sub.Name), nil, func(r *record, now time.Time) bool {
 		j = Joined{}
 		if run := r.Run; run.active(now) {
 			since := now.Sub(time.UnixMilli(run.Since))
-			run.Ended = since > goneTime || since > doubtTime && ended(run.ID)
+			run.Ended = since > goneTime || since > doubtTime && ended(run.ID, run.Life)
 		}
 		switch w := r.Wait; {
 		case w == nil && r.Run.active(now):

@@ -101,7 +101,7 @@ func (m *model) submit() {
 	var join func()
 	join = func() {
 		begin := m.now
-		j, err := m.store.Join(context.Background(), sub, func(id task.ID) bool { return m.ended[id] })
+		j, err := m.store.Join(context.Background(), sub, func(id task.ID, _ int) bool { return m.ended[id] })
 		if err != nil {
 			m.rt.Fatalf("Join: %v", err)
 		}
@@ -406,4 +406,23 @@ func (m *model) check() {
 		}
 	}
 	m.rt.Fatalf("submission %d is confirmed, but the runs are %v", m.confirmed, m.runs)
+}
+
+// TestJoinLater shows that a submission during a requeued task asks for the end of its last life.
+func TestJoinLater(t *testing.T) {
+	m := &model{now: time.UnixMilli(1_000_000)}
+	s := &Store{&values{m: m}, func() time.Time { return m.now }}
+	mark := NewMark(&task.Burst{Key: "k", Latest: true})
+	if taken, err := s.Take(t.Context(), Attempt{ID: "first", Name: "task", Mark: mark, Life: 2}); err != nil || taken.Step != Start {
+		t.Fatalf("Take: %+v, %v", taken, err)
+	}
+	m.now = m.now.Add(time.Minute)
+	asked := -1
+	j, err := s.Join(t.Context(), Submission{ID: "second", Name: "task", Mark: mark, Data: []byte("1")}, func(id task.ID, life int) bool {
+		asked = life
+		return false
+	})
+	if err != nil || j.Publish || asked != 2 {
+		t.Errorf("Join: %+v, %v; the end of life %d was looked up, want 2", j, err, asked)
+	}
 }
