@@ -14,8 +14,8 @@ import (
 // settleEarlier settles a task that must not start, because of its arguments or an earlier
 // delivery, and starts every other task. The first case that applies counts:
 //
-//   - It belongs to a burst whose message is dropped or replaced, see continueBurst. If the store of
-//     bursts fails, another goroutine asks it again.
+//   - It belongs to a burst whose message is dropped or replaced, see continueBurst. If the store
+//     of bursts fails, another goroutine asks it again.
 //   - The arguments cannot be decoded (r.unreadable): another goroutine settles the task as failed
 //     with [task.ErrBadArgs] and dead-letters it. An earlier delivery does not matter then.
 //   - The message is a redelivery, and the task was deferred or settled by its deferral: another

@@ -98,7 +98,7 @@ type Joined struct {
 	// the submission and the id of the burst. Then call Opened.
 	Publish bool
 	At      time.Time
-	// Generation is that of the message. It is above 0 if the message only replaces a consumer that
+	// Generation belongs to the message. It is above 0 if the message only replaces a consumer that
 	// dies: otherwise the end of the running task publishes the burst.
 	Generation int
 
@@ -156,7 +156,7 @@ func (s *Store) Join(ctx context.Context, sub Submission, ended func(id task.ID,
 }
 
 // guard asks for a message of a burst that waits for the end of a task without a message in the
-// broker: if the consumer of the task dies, nobody ends it.
+// broker: if the consumer of the task dies, no process ends it.
 func (j *Joined) guard(sub *Submission, r *record, now time.Time) {
 	w := r.Wait
 	if w.Sent == 0 && !w.Guard && r.Run.active(now) && (sub.Once || r.Run.Until != 0) {

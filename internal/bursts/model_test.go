@@ -202,8 +202,8 @@ func (m *model) deliver(i int) bool {
 		case t.Step == Drop:
 			m.next(ack, back)
 		case t.Step == Superseded:
-			for args, id := range m.ids {
-				if id == a.ID && args == msg.args && !m.ended[id] && !(m.once && m.ran[id]) { // otherwise it is a duplicate
+			for args, id := range m.ids { // of a task that has ended it is a duplicate
+				if id == a.ID && args == msg.args && !m.ended[id] && !(m.once && m.ran[id]) {
 					m.rt.Fatalf("the confirmed submission %d of task %s is superseded", args, id)
 				}
 			}

@@ -43,7 +43,7 @@ type waiting struct {
 	Due     int64           `json:"due"`
 	Sent    int64           `json:"sent,omitempty"`    // the last publish; 0: unknown
 	Opening bool            `json:"opening,omitempty"` // the first publish is not confirmed yet
-	Guard   bool            `json:"guard,omitempty"`   // a delayed message is there, though Sent is 0
+	Guard   bool            `json:"guard,omitempty"`   // a delayed message is queued, though Sent is 0
 }
 
 // running is the last burst that a consumer has taken. It accepts no submission.
