@@ -6,16 +6,14 @@ import (
 	"github.com/swarmiji/swarmiji/consumer/internal/bursting"
 )
 
-// takeBurst decides what to do with a message of a burst. It blocks while it asks the store of
-// bursts, for up to StoreRetry. Returns true if the caller must continue with r. Otherwise the task
-// was given back, or another goroutine drops or replaces the message or settles the task.
-func (r *run) takeBurst() bool {
+// continueBurst does what d says, with a message of a burst: it continues with settleTaken, or
+// another goroutine drops or replaces the message or settles the task.
+func (r *run) continueBurst(d bursting.Decision) {
 	q := r.queue
-	d := q.c.bursts.Take(settlement{r}, &r.request)
 	switch {
 	case (d.Alone || errors.Is(d.Err, bursting.ErrSuperseded)) && r.settleIfRecorded():
 	case d.Start:
-		return true
+		q.settleTaken(r)
 	case errors.Is(d.Err, bursting.ErrSuperseded):
 		q.settleAsync(r, verdict{kind: revoked, err: d.Err})
 	case d.Err != nil:
@@ -28,5 +26,4 @@ func (r *run) takeBurst() bool {
 		}
 		q.settling.Go(func() { r.replace(q.source, d.Next.Next, d.Next.SetDelay(d.Delay), "burst") })
 	}
-	return false
 }

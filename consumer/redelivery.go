@@ -14,7 +14,8 @@ import (
 // settleEarlier settles a task that must not start, because of its arguments or an earlier
 // delivery, and starts every other task. The first case that applies counts:
 //
-//   - It belongs to a burst whose message is dropped or replaced, see takeBurst.
+//   - It belongs to a burst whose message is dropped or replaced, see continueBurst. If the store
+//     of bursts fails, another goroutine asks it again.
 //   - The arguments cannot be decoded (r.unreadable): another goroutine settles the task as failed
 //     with [task.ErrBadArgs] and dead-letters it. An earlier delivery does not matter then.
 //   - The message is a redelivery, and the task was deferred or settled by its deferral: another
@@ -25,10 +26,18 @@ import (
 //     fails, another goroutine repeats the read, and may start the task. See settleIfRecorded.
 //   - Otherwise it calls startOrSettle, and may block until the handler has returned.
 //
-// It waits for each of the two stores for at most loadTimeout. It takes no lock.
+// It waits for each of the three stores for at most loadTimeout. It takes no lock.
 func (q *queue) settleEarlier(r *run) {
+	if d, ok := q.c.bursts.Try(q.c.settle, loadTimeout, settlement{r}, &r.request); ok {
+		r.continueBurst(d)
+	} else {
+		q.settling.Go(func() { r.continueBurst(q.c.bursts.Take(settlement{r}, &r.request)) })
+	}
+}
+
+// settleTaken is settleEarlier without the burst.
+func (q *queue) settleTaken(r *run) {
 	switch {
-	case r.request.Burst != "" && !r.takeBurst():
 	case r.unreadable != nil:
 		q.settleAsync(r, verdict{kind: failed, err: fmt.Errorf("%w: %w", task.ErrBadArgs, r.unreadable), deadLetter: true})
 	case r.request.Deliveries > 1 && r.discardIfDeferred():
@@ -79,8 +88,8 @@ func (r *run) settleIfRecorded() bool {
 
 // retryLookup repeats the read of settleIfRecorded until the store answers, for at most StoreRetry.
 // If the store has the end of the task, it settles the task by that end. If the task has a later
-// life, it drops the message. Otherwise it calls startOrSettle and may block until the handler has
-// returned. Without an answer it gives the task back.
+// life, it drops the message. Otherwise it calls startOrSettle, or settleEarlier for a task of a
+// burst, and may block until the handler has returned. Without an answer it gives the task back.
 func (r *run) retryLookup(store resultstore.ResultStore) {
 	var rec resultstore.Record
 	if !(settlement{r}).Step("read of its result", func(ctx context.Context) (err error) {
@@ -96,6 +105,8 @@ func (r *run) retryLookup(store resultstore.ResultStore) {
 		r.dropCopy()
 	case rec.State.Terminal() && !lives.Earlier(&rec, r.request.Envelope):
 		r.queue.settle(r, verdictOfRecord(&rec))
+	case r.request.Burst != "": // the record of the burst decides, too
+		r.queue.settleEarlier(r)
 	default:
 		r.queue.startOrSettle(r)
 	}

@@ -99,7 +99,7 @@ func (p *Producer) publishBurst(ctx context.Context, s *staged) error {
 	if err != nil {
 		return err
 	}
-	sub := bursts.Submission{ID: s.envelope.ID, Name: s.envelope.Name, Mark: *s.burst, Data: data}
+	sub := bursts.Submission{ID: s.envelope.ID, Name: s.envelope.Name, Mark: *s.burst, Data: data, Once: !s.effective.Idempotent.Or(true)}
 	if err := sub.Check(); err != nil {
 		return fmt.Errorf("%w: %w", broker.ErrTooLarge, err)
 	}
@@ -107,10 +107,12 @@ func (p *Producer) publishBurst(ctx context.Context, s *staged) error {
 	slow := task.Backoff{Base: 5 * time.Millisecond, Max: 500 * time.Millisecond}
 	var j bursts.Joined
 	for attempt := 0; ; attempt++ {
-		j, err = p.bursts.Join(ctx, sub, func(id task.ID) bool { return p.hasEnded(ctx, s, id) })
+		j, err = p.bursts.Join(ctx, sub, func(id task.ID, life int) bool { return p.hasEnded(ctx, s, id, life) })
 		switch {
 		case errors.Is(err, resultstore.ErrMalformed), errors.Is(err, resultstore.ErrClosed), errors.Is(err, resultstore.ErrTooLarge):
 			return err
+		case errors.Is(err, resultstore.ErrUnsupported):
+			return fmt.Errorf("%w: %w", broker.ErrUnsupported, err)
 		case err != nil:
 			return fmt.Errorf("the burst was not stored, or its answer was lost: %w: %w", broker.ErrIndeterminate, err)
 		}
@@ -132,10 +134,11 @@ func (p *Producer) publishBurst(ctx context.Context, s *staged) error {
 	if _, ok := capability.As[broker.Delayer](p.cfg.Broker); ok { // otherwise the consumer waits
 		out.At = j.At
 	}
-	if s.first != "" { // no message of the burst has come for long
+	if s.first != "" { // no message of the burst has come for long, or the message is a guard
 		if out.Message, err = p.encodeAs(s, s.first); err != nil {
 			return err
 		}
+		out.Message.Generation = j.Generation
 	}
 	sending, cancel := context.WithDeadline(ctx, until)
 	err = broker.PublishAt(sending, p.cfg.Broker, out)
@@ -180,13 +183,13 @@ func (p *Producer) encodeAs(s *staged, id task.ID) (*broker.Message, error) {
 	return m, nil
 }
 
-// hasEnded reports whether the end of a task is recorded in the result store of s. It waits for the
-// store; after an error it returns false.
-func (p *Producer) hasEnded(ctx context.Context, s *staged, id task.ID) bool {
+// hasEnded reports whether the end of a life of a task, or of a later one, is recorded in the
+// result store of s. It waits for the store; after an error it returns false.
+func (p *Producer) hasEnded(ctx context.Context, s *staged, id task.ID, life int) bool {
 	store, err := p.store(s.effective.ResultStore.Or(""))
 	if err != nil || store == nil {
 		return false
 	}
 	r, err := store.Load(ctx, id)
-	return err == nil && r.State.Terminal()
+	return err == nil && r.State.Terminal() && r.Life >= life
 }

@@ -87,6 +87,7 @@ type Submission struct {
 	Name string
 	Mark Mark
 	Data json.RawMessage // the message, as wire.Prepare returns it
+	Once bool            // the task runs at most once
 }
 
 // Joined says what to do with a submission.
@@ -97,6 +98,9 @@ type Joined struct {
 	// the submission and the id of the burst. Then call Opened.
 	Publish bool
 	At      time.Time
+	// Generation belongs to the message. It is above 0 if the message only replaces a consumer that
+	// dies: otherwise the end of the running task publishes the burst.
+	Generation int
 
 	value  []byte // of the record
 	opens  bool   // the submission begins the burst
@@ -112,19 +116,20 @@ func (s *Submission) Check() error {
 }
 
 // Join adds a submission to the burst of its key, or begins one. ended reports whether the end of a
-// task is recorded. Returns errors of the store.
-func (s *Store) Join(ctx context.Context, sub Submission, ended func(task.ID) bool) (j Joined, err error) {
+// life of a task is recorded. Returns errors of the store.
+func (s *Store) Join(ctx context.Context, sub Submission, ended func(id task.ID, life int) bool) (j Joined, err error) {
 	m := &sub.Mark
 	j.value, err = s.change(ctx, m.storeKey(sub.Name), nil, func(r *record, now time.Time) bool {
 		j = Joined{}
 		if run := r.Run; run.active(now) {
 			since := now.Sub(time.UnixMilli(run.Since))
-			run.Ended = since > goneTime || since > doubtTime && ended(run.ID)
+			run.Ended = since > goneTime || since > doubtTime && ended(run.ID, run.Life)
 		}
 		switch w := r.Wait; {
 		case w == nil && r.Run.active(now):
 			r.Wait = &waiting{ID: next(r.Run), Version: m.Version, Data: sub.Data, First: now.UnixMilli(), Due: now.UnixMilli()}
 			j.ID = r.Wait.ID
+			j.guard(&sub, r, now)
 		case w == nil:
 			r.Wait = &waiting{ID: sub.ID, Version: m.Version, First: now.UnixMilli(), Due: now.Add(m.Quiet).UnixMilli(), Sent: now.UnixMilli(), Opening: true}
 			j.ID, j.Publish, j.opens = sub.ID, true, true
@@ -140,6 +145,7 @@ func (s *Store) Join(ctx context.Context, sub Submission, ended func(task.ID) bo
 			if j.unsent = j.Publish && w.Sent == 0; j.Publish && !j.unsent {
 				w.Sent = now.UnixMilli()
 			}
+			j.guard(&sub, r, now)
 		}
 		if j.Publish && !m.Latest {
 			j.At = now.Add(time.UnixMilli(r.Wait.Due).Sub(now))
@@ -147,6 +153,15 @@ func (s *Store) Join(ctx context.Context, sub Submission, ended func(task.ID) bo
 		return !j.Busy
 	})
 	return j, err
+}
+
+// guard asks for a message of a burst that waits for the end of a task without a message in the
+// broker: if the consumer of the task dies, no process ends it.
+func (j *Joined) guard(sub *Submission, r *record, now time.Time) {
+	w := r.Wait
+	if w.Sent == 0 && !w.Guard && r.Run.active(now) && (sub.Once || r.Run.Until != 0) {
+		j.Publish, j.At, j.Generation = true, now.Add(leaseTime), guardGeneration
+	}
 }
 
 // next returns the id of the burst that waits for the end of run.
@@ -166,18 +181,23 @@ const (
 // and [resultstore.ErrStale] if the record of a confirmed message has expired. After an error it is
 // not known whether the arguments of the submission will run.
 func (s *Store) Opened(ctx context.Context, sub Submission, j Joined, o Outcome) error {
-	if o == Confirmed && !j.opens && !j.unsent {
+	guards := j.Generation > 0
+	if o == Confirmed && !j.opens && !j.unsent && !guards {
 		return nil
 	}
 	stale := false
 	_, err := s.change(ctx, sub.Mark.storeKey(sub.Name), j.value, func(r *record, now time.Time) bool {
 		w := r.Wait
 		if w == nil || w.ID != j.ID {
-			stale = r.Run == nil || r.Run.ID != j.ID // otherwise a consumer has taken it
+			stale = !guards && (r.Run == nil || r.Run.ID != j.ID) // otherwise a consumer has taken it
 			return false
 		}
 		stale = false
 		switch {
+		case guards:
+			change := o == Confirmed && !w.Guard
+			w.Guard = w.Guard || change
+			return change
 		case w.Opening && o == Refused:
 			r.Wait = nil
 			return true

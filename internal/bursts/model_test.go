@@ -72,6 +72,8 @@ type model struct {
 	kills     int
 	draining  bool // nothing fails any more
 	compares  bool // the broker drops a message whose id and generation are queued
+	once      bool // tasks are acknowledged before their start
+	held      map[*message]Attempt
 }
 
 // chance returns a number from 0 to most, 0 while the model drains.
@@ -94,12 +96,12 @@ func (m *model) submit() {
 	m.made++
 	args := m.made
 	data, _ := json.Marshal(args)
-	sub := Submission{ID: task.ID(fmt.Sprint("t", args)), Name: "task", Mark: NewMark(&m.burst), Data: data}
+	sub := Submission{ID: task.ID(fmt.Sprint("t", args)), Name: "task", Mark: NewMark(&m.burst), Data: data, Once: m.once}
 	died := func() { m.kills++ }
 	var join func()
 	join = func() {
 		begin := m.now
-		j, err := m.store.Join(context.Background(), sub, func(id task.ID) bool { return m.ended[id] })
+		j, err := m.store.Join(context.Background(), sub, func(id task.ID, _ int) bool { return m.ended[id] })
 		if err != nil {
 			m.rt.Fatalf("Join: %v", err)
 		}
@@ -125,7 +127,7 @@ func (m *model) submit() {
 					o = Refused
 				}
 				if o != Refused {
-					m.publish(&message{id: j.ID, mark: sub.Mark, args: args, at: j.At})
+					m.publish(&message{id: j.ID, mark: sub.Mark, args: args, at: j.At, gen: j.Generation})
 				}
 				m.next(func() {
 					err := m.store.Opened(context.Background(), sub, j, o)
@@ -191,6 +193,8 @@ func (m *model) deliver(i int) bool {
 		switch {
 		case t.Step == Start && m.ended[a.ID]:
 			m.finish(a, back, ack)
+		case t.Step == Start && m.once:
+			m.handleOnce(a, msg, back)
 		case t.Step == Start:
 			m.handle(a, msg, back, ack)
 		case t.Step == Drop && t.Ended:
@@ -198,8 +202,8 @@ func (m *model) deliver(i int) bool {
 		case t.Step == Drop:
 			m.next(ack, back)
 		case t.Step == Superseded:
-			for args, id := range m.ids {
-				if id == a.ID && args == msg.args && !m.ended[id] { // otherwise it is a duplicate
+			for args, id := range m.ids { // of a task that has ended it is a duplicate
+				if id == a.ID && args == msg.args && !m.ended[id] && !(m.once && m.ran[id]) {
 					m.rt.Fatalf("the confirmed submission %d of task %s is superseded", args, id)
 				}
 			}
@@ -233,6 +237,49 @@ func (m *model) handle(a Attempt, msg *message, back, ack func()) {
 			m.finish(a, back, ack)
 		}, func() { m.running--; back() })
 	}, back)
+}
+
+// handleOnce acknowledges a message, runs its handler and settles its task.
+func (m *model) handleOnce(a Attempt, msg *message, back func()) {
+	keep := func() {
+		if err := m.store.Keep(context.Background(), a); err != nil {
+			m.rt.Fatalf("Keep: %v", err)
+		}
+	}
+	m.next(func() {
+		keep()
+		m.next(func() {
+			m.remove(msg)
+			m.held[msg] = a
+			m.running++
+			if m.running > 1 {
+				m.rt.Fatalf("two tasks of the key run at once")
+			}
+			m.runs, m.ran[a.ID] = append(m.runs, msg.args), true
+			stop := func() { m.running--; delete(m.held, msg) }
+			m.next(func() {
+				stop()
+				died := func() { m.kills++ }
+				if m.chance("outcome", 4) == 4 { // a retry
+					again := &message{id: msg.id, mark: msg.mark, args: msg.args, at: m.now.Add(3 * time.Second), gen: msg.gen + 1}
+					m.next(func() { m.publish(again) }, died)
+					return
+				}
+				m.ended[a.ID] = true
+				m.finish(a, died, func() {})
+			}, func() { m.kills++; stop() })
+		}, back)
+	}, back)
+}
+
+// pass lets time pass, in which the consumers renew their leases.
+func (m *model) pass(d time.Duration) {
+	m.now = m.now.Add(d)
+	for _, a := range m.held {
+		if err := m.store.Keep(context.Background(), a); err != nil {
+			m.rt.Fatalf("Keep: %v", err)
+		}
+	}
 }
 
 // finish ends the burst of a task whose end is recorded, and acknowledges its message.
@@ -284,14 +331,14 @@ func (m *model) step(i int, kill bool) bool {
 func (m *model) drain() {
 	m.draining = true
 	for range 20000 {
-		m.now = m.now.Add(10 * time.Millisecond)
+		m.pass(10 * time.Millisecond)
 		switch {
 		case m.step(0, false):
 		case m.deliver(0):
 		case len(m.queue) == 0:
 			return
 		default:
-			m.now = m.now.Add(time.Second)
+			m.pass(time.Second)
 		}
 	}
 	m.rt.Fatalf("messages are left: %d", len(m.queue))
@@ -301,12 +348,13 @@ func (m *model) drain() {
 // newest confirmed arguments ran last, or a newer unconfirmed submission, and the key is usable.
 func TestModel(t *testing.T) {
 	for name, burst := range map[string]task.Burst{
-		"debounce": {Key: "k", Quiet: 5 * time.Second, Most: 20 * time.Second},
-		"latest":   {Key: "k", Latest: true},
+		"debounce":             {Key: "k", Quiet: 5 * time.Second, Most: 20 * time.Second},
+		"latest":               {Key: "k", Latest: true},
+		"latest, at most once": {Key: "k", Latest: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			rapid.Check(t, func(rt *rapid.T) {
-				m := &model{rt: rt, burst: burst, now: time.UnixMilli(1_000_000), ids: map[int]task.ID{}, order: map[int]int{}, ended: map[task.ID]bool{}, ran: map[task.ID]bool{}}
+				m := &model{rt: rt, burst: burst, now: time.UnixMilli(1_000_000), ids: map[int]task.ID{}, order: map[int]int{}, ended: map[task.ID]bool{}, ran: map[task.ID]bool{}, held: map[*message]Attempt{}, once: name == "latest, at most once"}
 				m.store = &Store{&values{m: m}, func() time.Time { return m.now }}
 				m.compares = rapid.Bool().Draw(rt, "the broker compares ids")
 				for range rapid.IntRange(5, 150).Draw(rt, "steps") {
@@ -318,7 +366,7 @@ func TestModel(t *testing.T) {
 					case 5:
 						m.step(rapid.IntRange(0, 9).Draw(rt, "process"), true)
 					case 6:
-						m.now = m.now.Add(time.Duration(rapid.IntRange(1, 40000).Draw(rt, "ms")) * time.Millisecond)
+						m.pass(time.Duration(rapid.IntRange(1, 40000).Draw(rt, "ms")) * time.Millisecond)
 					default:
 						m.step(rapid.IntRange(0, 9).Draw(rt, "process"), false)
 					}
@@ -358,4 +406,23 @@ func (m *model) check() {
 		}
 	}
 	m.rt.Fatalf("submission %d is confirmed, but the runs are %v", m.confirmed, m.runs)
+}
+
+// TestJoinLater shows that a submission during a requeued task asks for the end of its last life.
+func TestJoinLater(t *testing.T) {
+	m := &model{now: time.UnixMilli(1_000_000)}
+	s := &Store{&values{m: m}, func() time.Time { return m.now }}
+	mark := NewMark(&task.Burst{Key: "k", Latest: true})
+	if taken, err := s.Take(t.Context(), Attempt{ID: "first", Name: "task", Mark: mark, Life: 2}); err != nil || taken.Step != Start {
+		t.Fatalf("Take: %+v, %v", taken, err)
+	}
+	m.now = m.now.Add(time.Minute)
+	asked := -1
+	j, err := s.Join(t.Context(), Submission{ID: "second", Name: "task", Mark: mark, Data: []byte("1")}, func(id task.ID, life int) bool {
+		asked = life
+		return false
+	})
+	if err != nil || j.Publish || asked != 2 {
+		t.Errorf("Join: %+v, %v; the end of life %d was looked up, want 2", j, err, asked)
+	}
 }

@@ -21,6 +21,10 @@ const (
 	otherTime = time.Second        // wait for another task of the key
 	leaseTime = 90 * time.Second   // of a running task that is acknowledged already
 	maxData   = 320 << 10          // a stored submission
+
+	// guardGeneration keeps a guard apart from other messages with its id. A life has 1<<20
+	// generations.
+	guardGeneration = 1 << 16
 )
 
 // record is the state of a key. The zero value is that of a free key.
@@ -39,6 +43,7 @@ type waiting struct {
 	Due     int64           `json:"due"`
 	Sent    int64           `json:"sent,omitempty"`    // the last publish; 0: unknown
 	Opening bool            `json:"opening,omitempty"` // the first publish is not confirmed yet
+	Guard   bool            `json:"guard,omitempty"`   // a delayed message is queued, though Sent is 0
 }
 
 // running is the last burst that a consumer has taken. It accepts no submission.

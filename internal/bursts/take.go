@@ -86,7 +86,11 @@ func (a *Attempt) start(now time.Time) *running {
 func (a *Attempt) takeWaiting(r *record, now time.Time) (t Taken, change bool) {
 	w, m := r.Wait, &a.Mark
 	if r.Run.active(now) { // such as a message that a submission has sent again
-		return Taken{Step: Replace, Delay: otherTime, Mark: m.again(m.Version)}, false
+		t = Taken{Step: Replace, Delay: otherTime, Mark: m.again(m.Version)}
+		if w.Sent == 0 { // a guard: the end of the other task publishes the burst
+			t.Delay = max(t.Delay, time.UnixMilli(r.Run.Until).Sub(now))
+		}
+		return t, false
 	}
 	newer := w.Version != m.Version && w.Data != nil
 	if left := time.UnixMilli(w.Due).Sub(now); left > 0 && !m.Latest {

@@ -358,6 +358,9 @@ func TestTripsOfAClaim(t *testing.T) {
 	if winner, err := s.Claim(ctx, "other", "one", time.Minute); err != nil || winner != "one" {
 		t.Errorf("a claim for a minute: %q, %v", winner, err)
 	}
+	if _, err := s.Swap(ctx, "value", nil, []byte("one"), time.Second); !errors.Is(err, resultstore.ErrUnsupported) {
+		t.Errorf("a value in a stream of a minute: %v, want ErrUnsupported", err)
+	}
 }
 
 // Members are stored with the retention of the undecided group. Once the group is decided, each

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/swarmiji/swarmiji/internal/natsconn"
@@ -13,6 +14,10 @@ import (
 // valueKey returns the key of the message that holds a value. The space keeps it apart from task
 // ids.
 func valueKey(key string) string { return " v" + key }
+
+// longestSwap is the retention of a stream that is long enough for each value of a burst. A shorter
+// one would refuse some values of a key and accept others.
+const longestSwap = 16 * 24 * time.Hour
 
 // Value implements [resultstore.Swapper]: it returns the value of key, nil if the key is free. It
 // makes one round trip. Returns ErrMalformed for an invalid key and the errors of Swap.
@@ -29,6 +34,7 @@ func (s *Store) Value(ctx context.Context, key string) (value []byte, err error)
 // After a conflict or a lost answer it reads the value and tries again until ctx ends; then it
 // returns ErrUnavailable. It also returns:
 //
+//   - ErrUnsupported if the stream keeps messages for less than 16 days, as before NATS 2.11
 //   - ErrMalformed for an invalid argument or a ttl above the stream's own limit
 //   - ErrTooLarge for a value above the limit of the port or the server
 //   - ErrClosed after Close, and ctx's error if ctx has already ended
@@ -38,6 +44,9 @@ func (s *Store) Swap(ctx context.Context, key string, old, next []byte, ttl time
 	}
 	kept := resultstore.RoundClaim(ttl)
 	err = s.withClaim(ctx, "swap a value", key, ttl, func(st *stream) (err error) {
+		if st.maxAge > 0 && st.maxAge < longestSwap {
+			return fmt.Errorf("%w: values need NATS 2.11, or a stream that keeps messages for %v; it keeps them for %v", resultstore.ErrUnsupported, longestSwap, st.maxAge)
+		}
 		if len(old) == 0 {
 			var there string
 			there, err = s.claim(ctx, st, valueKey(key), string(next), kept)

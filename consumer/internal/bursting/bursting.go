@@ -107,6 +107,38 @@ func (c *Config) Take(run workflow.Run, r *task.Request) (d Decision) {
 	return Decision{Next: m, Delay: t.Delay}
 }
 
+// Try is Take, but it tries each step once, and all within limit and until ctx ends. Returns false
+// if a step has failed: then call Take.
+func (c *Config) Try(ctx context.Context, limit time.Duration, run workflow.Run, r *task.Request) (Decision, bool) {
+	if r.Burst == "" {
+		return Decision{Start: true}, true
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	first := &firstTry{Run: run, ctx: ctx}
+	d := c.Take(first, r)
+	return d, !first.failed
+}
+
+// firstTry is a Run whose steps are not repeated.
+type firstTry struct {
+	workflow.Run
+	ctx    context.Context
+	failed bool
+}
+
+// Step implements [workflow.Run].
+func (t *firstTry) Step(_ string, do func(context.Context) error) bool {
+	t.failed = do(t.ctx) != nil
+	return !t.failed
+}
+
+// Save implements [workflow.Run]: it fails, since it would block for long.
+func (t *firstTry) Save(task.ID, string, *task.Envelope, *task.Metadata, resultstore.Record) bool {
+	t.failed = true
+	return false
+}
+
 // next returns the message that replaces that of r, as t demands. It has the id and the reply
 // address of r. Returns an error if the stored submission cannot be read.
 func (c *Config) next(r *task.Request, t bursts.Taken) (*Message, error) {
