@@ -42,8 +42,8 @@ func TestLongAwait(t *testing.T) {
 	})
 }
 
-// TestLongSleepAfterARetry shows that the checkpoints from before a sleep of 90 days are still there
-// after it, although an attempt in between has read them.
+// TestLongSleepAfterARetry shows that the checkpoints from before a sleep of 90 days are still
+// there after it, although an attempt in between has read them.
 func TestLongSleepAfterARetry(t *testing.T) {
 	var runs int
 	checkpointTable(t, nil, func(ctx context.Context, attempt int) (string, error) {
@@ -198,8 +198,8 @@ func TestSleepWhenTheClockIsBehind(t *testing.T) {
 	})
 }
 
-// TestSleepAfterASleepOfAnotherClock shows that a second sleep ends its attempt, although the message
-// was held until a later time, for the first one. A sleep of no time does not.
+// TestSleepAfterASleepOfAnotherClock shows that a second sleep ends its attempt, although the
+// message was held until a later time, for the first one. A sleep of no time does not.
 func TestSleepAfterASleepOfAnotherClock(t *testing.T) {
 	var second, none []error
 	checkpointTable(t, func(c *consumer.Config) {

@@ -128,8 +128,8 @@ func (c *change) awaitsOther() bool {
 	return c.d != nil && !c.begun() && c.d.Phase != jobstore.DeferralReserved && !c.d.Claimed
 }
 
-// fits reports whether the stored answer may settle this attempt. It is false for the answer that an
-// earlier attempt awaited to continue, if this one did not get that far: it is not its result.
+// fits reports whether the stored answer may settle this attempt. It is false for the answer that
+// an earlier attempt awaited to continue, if this one did not get that far: it is not its result.
 func (c *change) fits() bool {
 	return c.a.Resumes() || !(&deferral.Attempt{State: c.d.State}).Resumes()
 }
