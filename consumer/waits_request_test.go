@@ -8,6 +8,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/swarmiji/swarmiji/broker/membroker"
+	"github.com/swarmiji/swarmiji/consumer"
 	"github.com/swarmiji/swarmiji/jobs"
 	"github.com/swarmiji/swarmiji/task"
 )
@@ -69,6 +71,34 @@ func TestAwaitRequests(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestAwaitAnswerIsNoResult shows that an accepted answer is dropped if the process dies during the
+// request, and the next attempt fails before it waits. The answer is not the result of the task.
+func TestAwaitAnswerIsNoResult(t *testing.T) {
+	var own *membroker.Broker
+	var lose func()
+	waitTable(t, func(c *consumer.Config) { own = c.Broker.(*membroker.Broker) }, func(ctx context.Context, attempt int) (string, error) {
+		if attempt > 1 {
+			return "", task.Fail(errors.New("before the wait"))
+		}
+		return task.Await[string](ctx, "a", "k", task.Requesting(func(ctx context.Context) error {
+			lose()
+			time.Sleep(time.Minute)
+			return nil
+		}))
+	}, func(t *testing.T, b *table, _ *countingStore, answers *jobs.Service, submit func(...task.Option) *task.Future[string]) {
+		lose = func() {
+			answer(t, answers, "k", "approved", jobs.Accepted)
+			b.server.Disconnect(own)
+		}
+		f := submit()
+		time.Sleep(time.Hour)
+		if rec := b.rec(t, f.ID()); rec.State != task.StateFailed || rec.Error.Error() != "before the wait" {
+			t.Errorf("the task is %s, %v", rec.State, rec.Error)
+		}
+		answer(t, answers, "k", "late", jobs.Early)
+	})
 }
 
 // TestAwaitTakesNoLaterAnswer shows that a repeated answer to the key of Await does not end a task

@@ -42,6 +42,28 @@ func TestLongAwait(t *testing.T) {
 	})
 }
 
+// TestLongSleepAfterARetry shows that the checkpoints from before a sleep of 90 days are still
+// there after it, although an attempt in between has read them.
+func TestLongSleepAfterARetry(t *testing.T) {
+	var runs int
+	checkpointTable(t, nil, func(ctx context.Context, attempt int) (string, error) {
+		if _, err := task.Checkpoint(ctx, "before", counting(&runs, 1)); err != nil {
+			return "", err
+		}
+		err := task.Sleep(ctx, "s", 90*24*time.Hour)
+		if attempt == 1 {
+			return "", task.Retry(err)
+		}
+		return "awake", err
+	}, func(t *testing.T, _ *table, s *countingStore, submit func(...task.Option) *task.Future[string]) {
+		f := submit()
+		time.Sleep(90*24*time.Hour + time.Minute)
+		if v, err := get(t, f); v != "awake" || err != nil || runs != 1 {
+			t.Errorf("the task ended with %q, %v, after %d runs of its checkpoint", v, err, runs)
+		}
+	})
+}
+
 // TestAwaitOfALargeAnswer shows that an answer that does not fit beside the checkpoints fails the
 // task, and that the error says so.
 func TestAwaitOfALargeAnswer(t *testing.T) {
@@ -172,6 +194,34 @@ func TestSleepWhenTheClockIsBehind(t *testing.T) {
 	}, func(t *testing.T, _ *table, _ *countingStore, submit func(...task.Option) *task.Future[string]) {
 		if v, err := get(t, submit()); v != "awake" || err != nil || attempts != 2 {
 			t.Errorf("the task ended with %q, %v, in %d attempts", v, err, attempts)
+		}
+	})
+}
+
+// TestSleepAfterASleepOfAnotherClock shows that a second sleep ends its attempt, although the
+// message was held until a later time, for the first one. A sleep of no time does not.
+func TestSleepAfterASleepOfAnotherClock(t *testing.T) {
+	var second, none []error
+	checkpointTable(t, func(c *consumer.Config) {
+		c.Broker = ahead{c.Broker.(*membroker.Broker), 10 * time.Second, new(atomic.Int64)}
+	}, func(ctx context.Context, _ int) (string, error) {
+		if err := task.Sleep(ctx, "first", 30*time.Second); err != nil {
+			return "", err
+		}
+		err := task.Sleep(ctx, "second", 5*time.Second)
+		if second = append(second, err); err != nil {
+			return "", err
+		}
+		time.Sleep(time.Microsecond)
+		err = task.Sleep(ctx, "none", 0)
+		none = append(none, err)
+		return "awake", err
+	}, func(t *testing.T, _ *table, _ *countingStore, submit func(...task.Option) *task.Future[string]) {
+		if v, err := get(t, submit()); v != "awake" || err != nil {
+			t.Errorf("the task ended with %q, %v", v, err)
+		}
+		if len(second) != 2 || second[0] == nil || len(none) != 1 {
+			t.Errorf("the second sleep returned %v, that of no time %v", second, none)
 		}
 	})
 }

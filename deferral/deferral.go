@@ -11,6 +11,7 @@ package deferral
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"time"
 
@@ -41,9 +42,18 @@ type Attempt struct {
 	Generation int // generation of its message
 	// AtMostOnce reports that the broker no longer has the message and does not repeat the attempt.
 	AtMostOnce bool
-	// State is a JSON object with which a consumer continues the task. The store does not read it. At
-	// most 1 MiB.
+	// State is a JSON object with which a consumer continues the task. The store does not read it, but
+	// for Resumes. At most 1 MiB.
 	State []byte
+}
+
+// Resumes reports whether the answer continues the task, as that of task.Await does. Otherwise the
+// answer is the result. It reads the member "resumed" of State.
+func (a *Attempt) Resumes() bool {
+	var state struct {
+		Resumed *struct{} `json:"resumed"`
+	}
+	return json.Unmarshal(a.State, &state) == nil && state.Resumed != nil
 }
 
 // Store stores deferrals for any number of processes. A task has at most one deferral, which passes
@@ -64,8 +74,9 @@ type Store interface {
 	// a deferred attempt. It returns nil if the task has no deferral.
 	Drop(ctx context.Context, a Attempt) error
 	// DropUnanswered is Drop, unless an answer or a refusal was accepted for the attempt or an earlier
-	// one. Then it defers the attempt instead, so that the answer settles it, and returns true. It may
-	// be repeated.
+	// one. Then it defers the attempt instead, so that the answer settles it, and returns true. An
+	// answer to an attempt that resumes (see Attempt.Resumes) does not settle one that does not. It
+	// may be repeated.
 	DropUnanswered(ctx context.Context, a Attempt) (answered bool, err error)
 	// Overtaken reports whether an attempt is deferred or over, or a later attempt of the task has
 	// begun. If so, acknowledge a redelivered message of the attempt and do nothing else.

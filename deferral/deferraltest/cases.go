@@ -264,6 +264,7 @@ func testDropped(w *world) {
 
 // testDroppedUnlessAnswered expects that DropUnanswered drops an attempt without an answer. It
 // defers an attempt that has an answer or a refusal, also if an earlier attempt of the task got it.
+// An answer that was to continue the task settles no attempt that does not resume.
 func testDroppedUnlessAnswered(w *world) {
 	unanswered := func(a deferral.Attempt, want bool) {
 		w.Helper()
@@ -290,6 +291,20 @@ func testDroppedUnlessAnswered(w *world) {
 	unanswered(attempt("t3", 1), true) // the next attempt has reserved nothing
 	if d := w.take(deferral.Refused); d.Attempt().Generation != 1 || d.Outcome().Refusal != "no" {
 		w.Errorf("%+v, %+v", d.Attempt(), d.Outcome())
+	} else {
+		w.ack(d)
+	}
+	c, resuming := attempt("t4", 0), attempt("t4", 0)
+	resuming.State = []byte(`{"resumed":{"of":"t4"}}`)
+	w.reserve(resuming, "n")
+	w.answer("n", Accepted)
+	unanswered(c, false) // it did not get as far as the wait
+	w.idle()
+	w.reserve(resuming, "o")
+	w.answer("o", Accepted)
+	unanswered(resuming, true)
+	if d := w.take(deferral.Answered); !new(d.Attempt()).Resumes() {
+		w.Errorf("%+v", d.Attempt())
 	}
 }
 

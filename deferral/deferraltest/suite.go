@@ -66,7 +66,7 @@ func Run(t *testing.T, open func(t testing.TB) *Harness) {
 		{"GivenBack", "What is released is handed out again after the time, and not earlier; Close gives back what was not handed out.", testGivenBack},
 		{"Woken", "Wake hands out what awaits an answer; Scan names it.", testWoken},
 		{"Dropped", "What is dropped expects nothing; its key is free, and older attempts change nothing.", testDropped},
-		{"DroppedUnlessAnswered", "DropUnanswered settles the attempt by an answer that was accepted for it, or for one before it.", testDroppedUnlessAnswered},
+		{"DroppedUnlessAnswered", "DropUnanswered settles the attempt by an answer that was accepted for it, or for one before it. It drops one that was to continue the task.", testDroppedUnlessAnswered},
 		{"DroppedLater", "A later attempt drops what one before it has left open, but not what nobody has claimed.", testDroppedLater},
 		{"Abandoned", "An attempt that is silent for a day is handed out as Abandoned; to end it ends no attempt.", testAbandoned},
 		{"AbandonedWithAnswer", "An accepted answer is never lost while its attempt may be repeated.", testAbandonedWithAnswer},

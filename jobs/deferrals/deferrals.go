@@ -128,6 +128,12 @@ func (c *change) awaitsOther() bool {
 	return c.d != nil && !c.begun() && c.d.Phase != jobstore.DeferralReserved && !c.d.Claimed
 }
 
+// fits reports whether the stored answer may settle this attempt. It is false for the answer that
+// an earlier attempt awaited to continue, if this one did not get that far: it is not its result.
+func (c *change) fits() bool {
+	return c.a.Resumes() || !(&deferral.Attempt{State: c.d.State}).Resumes()
+}
+
 // takeOver assigns the deferral to this attempt: with key, the state of the attempt, and in phase
 // DeferralReserved (the attempt runs, and its answer is accepted). It creates a missing deferral.
 // The attempt must report within task.DefaultAnswerWithin.
@@ -327,7 +333,8 @@ func (s *Store) Drop(ctx context.Context, a deferral.Attempt) error {
 }
 
 // DropUnanswered is Drop, but an attempt whose answer or refusal has come is deferred and due at
-// once instead. answered reports that the attempt is deferred, now or earlier. Returns
+// once instead. It drops an answer that was to continue an earlier attempt, if a does not resume.
+// answered reports that the attempt is deferred, now or earlier. Returns
 // [deferral.ErrStale] if the attempt is over or a later one has begun, and errors of the store. It
 // implements [deferral.Store].
 func (s *Store) DropUnanswered(ctx context.Context, a deferral.Attempt) (answered bool, err error) {
@@ -336,7 +343,7 @@ func (s *Store) DropUnanswered(ctx context.Context, a deferral.Attempt) (answere
 
 // drop deletes the open deferral of a task. It changes nothing if this attempt is deferred, or an
 // unrelated earlier attempt waits for its answer (awaitsOther). With keepAnswer an attempt with an
-// answer is deferred and due instead.
+// answer that fits is deferred and due instead.
 //
 // answered reports that this attempt is deferred. Returns [deferral.ErrStale] if the attempt is
 // over or a later one has begun. Without any deferral it only reads, and returns false. Returns
@@ -353,7 +360,7 @@ func (s *Store) drop(ctx context.Context, a *deferral.Attempt, keepAnswer bool) 
 		case c.deferred(), c.awaitsOther():
 			answered = c.begun()
 			return nil
-		case keepAnswer && c.d.Phase == jobstore.DeferralReserved && c.d.Answered():
+		case keepAnswer && c.d.Phase == jobstore.DeferralReserved && c.d.Answered() && c.fits():
 			if err := c.takeOver(ctx, c.d.Key); err != nil {
 				return err
 			}

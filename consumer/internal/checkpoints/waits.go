@@ -62,7 +62,7 @@ func (a *Attempt) Sleep(ctx context.Context, name string, d time.Duration) error
 		w = wait{Kind: sleeping, Wake: time.Now().Add(d + time.Millisecond - 1).UnixMilli()}
 		at := a.token()
 		at.TTL += d
-		if err := a.store(ctx, at, name, w); err != nil {
+		if err := a.store(ctx, at, name, w); err != nil || d == 0 {
 			return err
 		}
 	case w.Kind != sleeping:
@@ -71,8 +71,14 @@ func (a *Attempt) Sleep(ctx context.Context, name string, d time.Duration) error
 	wake := time.UnixMilli(w.Wake)
 	rest := time.Until(wake)
 	// A message that the broker held until then is not early, whatever the clock of this process says.
-	if rest <= 0 || !a.r.Effective.NotBefore.Or(time.Time{}).Before(wake) {
+	// That of a first call was held for another reason.
+	if rest <= 0 || found && !a.r.Effective.NotBefore.Or(time.Time{}).Before(wake) {
 		return nil
+	}
+	if found { // the read of this attempt has shortened the expiry
+		if err := a.keepFor(ctx, rest); err != nil {
+			return err
+		}
 	}
 	a.waits.CompareAndSwap(nil, &name)
 	return task.Snooze(rest)
