@@ -115,17 +115,16 @@ func testLatest(t *testing.T, open Open) {
 		}
 		return nil
 	})
-	latest := task.WithLatest("account")
-	if !n.h.NoQueues { // the one that waits in the queue gets newer arguments
-		one, two := submit(n.road, note, -1, latest), submit(n.road, note, 0, latest)
-		if one.ID() != two.ID() {
-			t.Errorf("two submissions before the run are the tasks %s and %s", one.ID(), two.ID())
-		}
-		n.start()
-	} else {
-		n.start()
-		submit(n.road, note, 0, latest)
+	if n.h.NoQueues {
+		t.Skip("a task runs inside its Publish: nothing is submitted meanwhile")
 	}
+	latest := task.WithLatest("account")
+	// the one that waits in the queue gets newer arguments
+	one, two := submit(n.road, note, -1, latest), submit(n.road, note, 0, latest)
+	if one.ID() != two.ID() {
+		t.Errorf("two submissions before the run are the tasks %s and %s", one.ID(), two.ID())
+	}
+	n.start()
 	n.wantRuns(0)
 	var waiting []*task.Future[int]
 	for i := 1; i <= 3; i++ {
