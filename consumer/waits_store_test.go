@@ -76,6 +76,7 @@ func TestAwaitOfALargeAnswer(t *testing.T) {
 		if _, err := get(t, f); err == nil || !strings.Contains(err.Error(), resultstore.ErrTooLarge.Error()) {
 			t.Errorf("the task ended with %v", err)
 		}
+		synctest.Wait() // the dead letter follows the result
 		if n := b.stats(t).Dead; n != 1 {
 			t.Errorf("%d dead letters", n)
 		}
