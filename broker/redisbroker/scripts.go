@@ -90,8 +90,8 @@ func library(kind string) (string, error) {
 	return lib, nil
 }
 
-// loadScript loads one script from the embedded files, for queues of a kind, "plain" or "fair", with
-// the library lib of that kind. A fair queue has some scripts of its own, with "fair" before the
+// loadScript loads one script from the embedded files, for queues of a kind, "plain" or "fair".
+// lib is the library of that kind. A fair queue has some scripts of its own, with "fair" before the
 // name. The text consists of the file's first line, with the flags for the server, the library
 // functions that it uses, and the other lines. Names of keys are replaced by their indexes in KEYS.
 // Returns an error if a file does not exist or a name of a key is unknown.
