@@ -16,6 +16,7 @@ import (
 	"github.com/swarmiji/swarmiji/consumer"
 	"github.com/swarmiji/swarmiji/open"
 	"github.com/swarmiji/swarmiji/producer"
+	"github.com/swarmiji/swarmiji/revoke"
 	"github.com/swarmiji/swarmiji/router"
 	"github.com/swarmiji/swarmiji/task"
 )
@@ -186,7 +187,8 @@ func (r *lateRun) consume(ctx context.Context, c *connections) (stop func() erro
 			return nil, err
 		}
 		one, err := consumer.New(consumer.Config{
-			Broker: s.Broker, Queues: map[string]consumer.QueueConfig{lateQueue: {Fair: true}}, Logger: logger(), ShutdownTimeout: 10 * time.Second,
+			Broker: s.Broker, Queues: map[string]consumer.QueueConfig{lateQueue: {Fair: true}}, Revocations: revoke.NewLocal(logger()), Logger: logger(),
+			ShutdownTimeout: 10 * time.Second,
 		})
 		if err == nil {
 			err = turn.Handle(one, r.run)

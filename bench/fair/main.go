@@ -1,20 +1,20 @@
 // Command fair measures fair queues. It prints lines of JSON, each with the load of the machine
 // before and after.
 //
-//	go run ./bench/fair -broker redis [-workload late] [-n 1000000] [-heavy 1] [-light 100] [-producers 1]
-//	go run ./bench/fair -broker redis -workload rates [-sides plain,10,10000] [-n 100000] [-rounds 5]
+//	go run ./bench/fair -broker redis [-n 1000000] [-heavy 1] [-light 100] [-producers 1]
+//	go run ./bench/fair -broker redis -workload rates [-sides plain,10,10000] [-rounds 5]
 //
 // The broker is a URL that package open accepts, or the name of a private server: rabbit, redis,
 // nats, postgres, sqlite or memory. The workloads:
 //
-//   - late: producers queue n tasks of heavy keys. Four consumers run them, each task for 10 ms, with
-//     the default workers and prefetch. Then single tasks of light keys are submitted, about 20 in a
-//     second. late_ms is the time from the call of Submit to the start of the handler.
-//   - rates: messages are stored and then drained, by batches of 500 and a prefetch of 256. Each side
-//     has a queue: "plain" one without Fair, "10" a fair one with messages of ten keys, and "10b" the
-//     same with a bound for each key and for the queue that is never reached. The sides take turns in
-//     each round, and the first one is the base of the ratios. cpu_us is the processor time for a
-//     message of this process and of the server, if that is private.
+//   - late: producers queue n tasks of heavy keys. Four consumers run them, each task for 10 ms,
+//     with the default workers and prefetch. Then single tasks of light keys are submitted, about
+//     20 in a second. late_ms is the time from the call of Submit to the start of the handler.
+//   - rates: messages are stored and then drained, by batches of 500 and a prefetch of 256. Each
+//     side has a queue: "plain" one without Fair, "10" a fair one with messages of ten keys, and
+//     "10b" the same with a bound for each key and for the queue that is never reached. The sides
+//     take turns in each round, and the first one is the base of the ratios. cpu_us is the
+//     processor time for a message, of this process and of a private server.
 package main
 
 import (
