@@ -12,9 +12,9 @@
 //     20 in a second. late_ms is the time from the call of Submit to the start of the handler.
 //   - rates: messages are stored and then drained, by batches of 500 and a prefetch of 256. Each
 //     side has a queue: "plain" one without Fair, "10" a fair one with messages of ten keys, and
-//     "10b" the same with a bound for each key and for the queue that is never reached. The sides
-//     take turns in each round, and the first one is the base of the ratios. cpu_us is the
-//     processor time for a message, of this process and of a private server.
+//     "10b" the same with a bound for each key that is never reached. The sides take turns in each
+//     round, and the first one is the base of the ratios. cpu_us is the processor time for a
+//     message, of this process and of a private server.
 package main
 
 import (

@@ -54,7 +54,7 @@ func parseSides(list string) ([]*side, error) {
 				return nil, fmt.Errorf("the side %q is not plain, a number of keys, or that with b", name)
 			}
 			if s.keys = n; bounded {
-				s.bounds.Key.Max, s.bounds.All.Max = 10_000, 1_000_000
+				s.bounds.Key.Max = 10_000
 			}
 		}
 		all = append(all, s)

@@ -87,8 +87,8 @@ func TestBurstsUnderKills(t *testing.T) {
 	}
 }
 
-// run submits each change of keys by one of 8 producers, and then a last one of each key. killed is
-// the number of consumers that die, deadProducers that of producers.
+// run submits each change of keys by one of 8 producers, and then a last one of each key. each is a
+// multiple of 10. killed is the number of consumers that die, deadProducers that of producers.
 func (w *changes) run(keys, each, killed, deadProducers int) {
 	w.queue = "changes-" + testserver.Namespace()
 	ctx, cancel := context.WithTimeout(w.t.Context(), 20*time.Minute)
@@ -100,9 +100,11 @@ func (w *changes) run(keys, each, killed, deadProducers int) {
 	stop := w.consumers(ctx, killed)
 	var all sync.WaitGroup
 	work := make(chan change, keys*each)
-	for n := range each {
-		for key := range keys {
-			work <- change{key, n}
+	for from := 0; from < each; from += 10 {
+		for key := range keys { // a burst of 10 submissions
+			for n := from; n < from+10; n++ {
+				work <- change{key, n}
+			}
 		}
 	}
 	close(work)
