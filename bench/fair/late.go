@@ -36,6 +36,9 @@ type lateReport struct {
 	P50       float64 `json:"late_ms_p50"`
 	P99       float64 `json:"late_ms_p99"`
 	Max       float64 `json:"late_ms_max"`
+	Passed50  int64   `json:"passed_p50"` // tasks that started between Submit's return and the start
+	Passed99  int64   `json:"passed_p99"`
+	PassedMax int64   `json:"passed_max"`
 	Load      string  `json:"load"`
 }
 
@@ -82,18 +85,26 @@ const lateQueue = "fair-late"
 // lateRun is one run of late.
 type lateRun struct {
 	cfg       *config
+	started   atomic.Int64
 	ran       atomic.Int64
 	producers []*producer.Producer
 
 	mu     sync.Mutex
-	sent   map[int]time.Time
+	sent   map[int]*lightTask
 	late   []time.Duration
+	passed []int64
 	arrive chan struct{} // has an element for each light task that has started
+}
+
+// lightTask is a light task that was submitted.
+type lightTask struct {
+	at        time.Time
+	confirmed int64 // the tasks that had started then; -1: not confirmed yet
 }
 
 func late(ctx context.Context, cfg *config) (err error) {
 	c := &connections{url: cfg.broker}
-	r := &lateRun{cfg: cfg, sent: make(map[int]time.Time), arrive: make(chan struct{}, 1_000_000)}
+	r := &lateRun{cfg: cfg, sent: make(map[int]*lightTask), arrive: make(chan struct{}, 1_000_000)}
 	defer func() {
 		for _, p := range r.producers {
 			err = errors.Join(err, p.Close(context.WithoutCancel(ctx)))
@@ -148,6 +159,7 @@ func late(ctx context.Context, cfg *config) (err error) {
 	r.mu.Lock()
 	report.Count, report.Left = n, int64(cfg.n+n)-r.ran.Load()
 	report.P50, report.P99, report.Max = ms(part(r.late, 0.5)), ms(part(r.late, 0.99)), ms(part(r.late, 1))
+	report.Passed50, report.Passed99, report.PassedMax = part(r.passed, 0.5), part(r.passed, 0.99), part(r.passed, 1)
 	r.mu.Unlock()
 	report.Load = before + " to " + load()
 	if report.Left <= 0 {
@@ -219,10 +231,16 @@ func (r *lateRun) consume(ctx context.Context, c *connections) (stop func() erro
 
 // run is the handler.
 func (r *lateRun) run(_ context.Context, number int) (task.None, error) {
-	begun := time.Now()
+	begun, before := time.Now(), r.started.Add(1)-1
 	if number >= 0 {
 		r.mu.Lock()
-		r.late = append(r.late, begun.Sub(r.sent[number]))
+		sent := r.sent[number]
+		r.late = append(r.late, begun.Sub(sent.at))
+		passed := int64(0)
+		if sent.confirmed >= 0 { // otherwise the task is faster than the answer of Submit
+			passed = before - sent.confirmed
+		}
+		r.passed = append(r.passed, passed)
 		r.mu.Unlock()
 		r.arrive <- struct{}{}
 	}
@@ -240,13 +258,17 @@ func (r *lateRun) submitLight(ctx context.Context) (n int, err error) {
 		case <-ctx.Done():
 			return n, ctx.Err()
 		}
+		sent := &lightTask{time.Now(), -1}
 		r.mu.Lock()
-		r.sent[n] = time.Now()
+		r.sent[n] = sent
 		r.mu.Unlock()
 		p := r.producers[random.IntN(len(r.producers))]
 		if _, err := turn.Submit(ctx, p, n, task.WithFairnessKey(fmt.Sprint("light ", random.IntN(r.cfg.light)))); err != nil {
 			return n, err
 		}
+		r.mu.Lock()
+		sent.confirmed = r.started.Load()
+		r.mu.Unlock()
 	}
 	return n, nil
 }
