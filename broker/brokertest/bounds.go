@@ -97,6 +97,27 @@ func boundCases() []testCase {
 			},
 		},
 		{
+			Area: "bounds", Name: "one free place after another", Needs: []need{needsClaimBounds},
+			Explain: "Each place of a key that becomes free goes to a waiting consumer, also when another consumer has just taken the place before.",
+			Run: func(w *world) {
+				b := w.Open()
+				q := w.fairQueue(b, "places")
+				w.publishAll(b, q, series("a", 0, 5))
+				bounds := broker.Bounds{Key: broker.Bound{Max: 2}}
+				first := w.subscribeBounds(w.Open(), q, 2, bounds)
+				ds := w.receiveN(first, 2)
+				w.closeSub(first)
+				s1, s2 := w.subscribeBounds(w.Open(), q, 1, bounds), w.subscribeBounds(w.Open(), q, 1, bounds)
+				w.nothing(s1, "the key is at its limit")
+				w.nothing(s2, "the key is at its limit")
+				for _, d := range ds {
+					w.ack(d)
+					ds = append(ds, w.receiveAny(1, s1, s2)...)
+				}
+				w.ack(ds[2:]...)
+			},
+		},
+		{
 			Area: "bounds", Name: "bounds of single keys", Needs: []need{needsClaimBounds},
 			Explain: "A Bound of Keys replaces Key for its key, also with more or without a limit. The messages of a key count over all priority levels.",
 			Run: func(w *world) {

@@ -48,7 +48,7 @@ func clusterHarness(t testing.TB, srv *testserver.RedisCluster) *brokertest.Harn
 		lines = make(map[broker.Broker]*line)
 		down  bool
 	)
-	ns := testserver.Namespace()
+	ns, poll := testserver.Namespace(), pollOf(t)
 	return &brokertest.Harness{
 		Open: func(t testing.TB) broker.Broker {
 			mu.Lock()
@@ -57,7 +57,7 @@ func clusterHarness(t testing.TB, srv *testserver.RedisCluster) *brokertest.Harn
 			l.set(down)
 			b, err := redisbroker.New(redisbroker.Config{
 				Redis:     &redis.UniversalOptions{Addrs: srv.Addrs(), Username: srv.User(), Password: srv.Password(), Dialer: l.dial},
-				Namespace: ns, MaxBody: testMaxBody,
+				Namespace: ns, MaxBody: testMaxBody, Poll: poll,
 			})
 			if err != nil {
 				t.Fatalf("New: %v", err)

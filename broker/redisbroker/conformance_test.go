@@ -29,9 +29,11 @@ var promises = brokertest.Promises{
 }
 
 func TestConformance(t *testing.T) {
+	t.Parallel()
+	srv := testserver.OwnRedis(t, testserver.RedisConfig{}) // it is restarted
 	// The default lease: a delivery outlives every fault here.
 	brokertest.Run(t, func(c testing.TB) *brokertest.Harness {
-		h := singleHarness(c, testserver.RequireRedis(c), 0)
+		h := singleHarness(c, srv, 0)
 		h.Report = "../../docs/capabilities/broker-redis.json"
 		return h
 	})
@@ -57,13 +59,28 @@ func TestConformanceShortLease(t *testing.T) {
 	})
 }
 
+// waitsForLease reports whether a case waits for the end of a lease.
+func waitsForLease(t testing.TB) bool {
+	return slices.ContainsFunc([]string{"keep_their_lease", "every_call_is_bounded", "a_lost_connection"},
+		func(part string) bool { return strings.Contains(t.Name(), part) })
+}
+
 // longLease returns a lease that is longer than all cuts and restarts here, except in cases that
 // wait for its end.
 func longLease(t testing.TB) time.Duration {
-	if strings.Contains(t.Name(), "keep_their_lease") || strings.Contains(t.Name(), "every_call_is_bounded") {
+	if waitsForLease(t) {
 		return 3 * time.Second
 	}
 	return 30 * time.Second
+}
+
+// pollOf returns the Config.Poll of a case: in the area bounds a notification must wake the
+// consumers, unless a lease ends.
+func pollOf(t testing.TB) time.Duration {
+	if strings.Contains(t.Name(), "/bounds/") && !waitsForLease(t) {
+		return patient
+	}
+	return redisbroker.DefaultPoll
 }
 
 // singleHarness returns a Harness whose Brokers each reach the server through a separate relay. If
@@ -75,7 +92,7 @@ func singleHarness(t testing.TB, srv *testserver.Redis, lease time.Duration) *br
 		spare  = testserver.NewRelay(t, srv.Addr()) // created before the case starts to count goroutines
 		down   bool
 	)
-	ns := testserver.Namespace()
+	ns, poll := testserver.Namespace(), pollOf(t)
 	h := &brokertest.Harness{
 		Open: func(t testing.TB) broker.Broker {
 			mu.Lock()
@@ -87,7 +104,7 @@ func singleHarness(t testing.TB, srv *testserver.Redis, lease time.Duration) *br
 			line.SetDown(down)
 			b, err := redisbroker.New(redisbroker.Config{
 				Redis:     &redis.UniversalOptions{Addrs: []string{line.Addr()}, Username: srv.User(), Password: srv.Password()},
-				Namespace: ns, MaxBody: testMaxBody,
+				Namespace: ns, MaxBody: testMaxBody, Poll: poll,
 			})
 			if err != nil {
 				t.Fatalf("New: %v", err)

@@ -2,7 +2,7 @@ package redisbroker
 
 // ScriptHash returns the digest by which the server knows a script.
 func ScriptHash(name string) string {
-	s, err := plainScript(name)
+	s, err := loadPlain(name)
 	if err != nil {
 		panic(err)
 	}
@@ -11,19 +11,20 @@ func ScriptHash(name string) string {
 
 // Source returns a script as it is sent to the server.
 func Source(name string) (string, error) {
-	s, err := plainScript(name)
+	s, err := loadPlain(name)
 	if err != nil {
 		return "", err
 	}
 	return s.source, nil
 }
 
-func plainScript(name string) (*script, error) {
-	lib, err := library("plain")
+// loadPlain loads a script for queues that are not fair.
+func loadPlain(name string) (*script, error) {
+	lib, err := loadLibrary("plain")
 	if err != nil {
 		return nil, err
 	}
-	return loadScript(name, "plain", lib)
+	return lib.load(name)
 }
 
 var (

@@ -2,7 +2,6 @@ package redisbroker
 
 import (
 	"embed"
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -49,10 +48,13 @@ var loadScripts = sync.OnceValues(readScripts)
 // or a script uses a key that it does not name. It sends nothing to the server.
 func readScripts() (*scripts, error) {
 	s := &scripts{}
-	plain, plainErr := library("plain")
-	fair, fairErr := library("fair")
-	if err := errors.Join(plainErr, fairErr); err != nil {
-		return nil, fmt.Errorf("redisbroker: functions of the scripts: %w", err)
+	plain, err := loadLibrary("plain")
+	if err != nil {
+		return nil, fmt.Errorf("redisbroker: %w", err)
+	}
+	fair, err := loadLibrary("fair")
+	if err != nil {
+		return nil, fmt.Errorf("redisbroker: %w", err)
 	}
 	for name, to := range map[string]**script{
 		"declare": &s.declare, "enqueue": &s.enqueue, "subscribe": &s.subscribe, "renew": &s.renew, "claim": &s.claim,
@@ -61,49 +63,60 @@ func readScripts() (*scripts, error) {
 		"purgedead": &s.purgeDead, "mute": &s.mute, "note": &s.note, "judge": &s.judge, "node": &s.node,
 		"look": &s.look, "tend": &s.tend, "list": &s.list, "describe": &s.describe, "keys": &s.keys,
 	} {
-		var err error
-		if *to, err = loadScript(name, "plain", plain); err != nil {
+		if *to, err = plain.load(name); err != nil {
 			return nil, fmt.Errorf("redisbroker: script %s: %w", name, err)
 		}
 		if !(*to).lists && !(*to).differ {
 			continue
 		}
-		if (*to).fair, err = loadScript(name, "fair", fair); err != nil {
+		if (*to).fair, err = fair.load(name); err != nil {
 			return nil, fmt.Errorf("redisbroker: script %s for fair queues: %w", name, err)
 		}
 	}
 	return s, nil
 }
 
-// library returns the functions that scripts for queues of a kind, "plain" or "fair", may use. An
-// empty line is before each. Returns an error if a file does not exist.
-func library(kind string) (string, error) {
-	lib := ""
+// library holds the functions that the scripts for queues of a kind share.
+type library struct {
+	kind      string // "plain" or "fair"
+	functions []function
+}
+
+// function is a Lua function with its name. It may use those before it.
+type function struct{ name, text string }
+
+// loadLibrary loads the functions for queues of a kind from the embedded files. Returns an error if
+// a file does not exist.
+func loadLibrary(kind string) (*library, error) {
+	lib := &library{kind: kind}
 	for _, file := range []string{"lib", "bounds", kind, "moves"} {
 		text, err := sources.ReadFile("lua/" + file + ".lua")
 		if err != nil {
-			return "", err
+			return nil, err
 		}
-		_, functions, _ := strings.Cut(linesFor(kind, string(text)), "\n\n")
-		lib += "\n\n" + strings.TrimSuffix(functions, "\n")
+		for part := range strings.SplitSeq(lib.lines(string(text)), "\n\n") {
+			_, after, is := strings.Cut(part, "local function ")
+			if name, _, _ := strings.Cut(after, "("); is {
+				lib.functions = append(lib.functions, function{name, strings.TrimSuffix(part, "\n") + "\n"})
+			}
+		}
 	}
 	return lib, nil
 }
 
-// loadScript loads one script from the embedded files, for queues of a kind, "plain" or "fair".
-// lib is the library of that kind. A fair queue has some scripts of its own, with "fair" before the
-// name. The text consists of the file's first line, with the flags for the server, the library
-// functions that it uses, and the other lines. Names of keys are replaced by their indexes in KEYS.
-// Returns an error if a file does not exist or a name of a key is unknown.
-func loadScript(name, kind, lib string) (*script, error) {
-	text, err := sources.ReadFile("lua/" + kind + name + ".lua")
+// load loads one script from the embedded files. A fair queue has some scripts of its own, with
+// "fair" before the name. The text consists of the file's first line, with flags for the server, of
+// the library functions that it uses, and the other lines. Names of keys are replaced by their
+// indexes in KEYS. Returns an error if a file does not exist or a name of a key is unknown.
+func (lib *library) load(name string) (*script, error) {
+	text, err := sources.ReadFile("lua/" + lib.kind + name + ".lua")
 	if err != nil {
 		text, err = sources.ReadFile("lua/" + name + ".lua")
 	}
 	if err != nil {
 		return nil, err
 	}
-	own := linesFor(kind, string(text))
+	own := lib.lines(string(text))
 	first, rest, _ := strings.Cut(own, "\n")
 	_, after, _ := strings.Cut(rest, "-- KEYS: ")
 	line, _, _ := strings.Cut(after, "\n")
@@ -112,36 +125,32 @@ func loadScript(name, kind, lib string) (*script, error) {
 	if n := len(s.parts) - 1; n >= 0 && s.parts[n] == "r" {
 		s.parts, s.lists = s.parts[:n], true
 	}
-	if s.source, err = s.substituteKeys(first + "\n" + usedFunctions(lib, rest) + rest); err != nil {
+	if s.source, err = s.substituteKeys(first + "\n" + lib.used(rest) + rest); err != nil {
 		return nil, err
 	}
 	s.Script = redisconn.NewScript(s.source)
 	return s, nil
 }
 
-// linesFor returns the text of a script without the lines that are only for queues of another kind.
-// These end with "-- of plain queues" or "-- of fair queues".
-func linesFor(kind, text string) string {
+// lines returns the text of a file without the lines that are only for queues of another kind. They
+// end with "-- of plain queues" or "-- of fair queues".
+func (lib *library) lines(text string) string {
 	var kept strings.Builder
 	for line := range strings.Lines(text) {
 		_, of, _ := strings.Cut(line, " -- of ")
-		if other, marked := strings.CutSuffix(of, " queues\n"); !marked || other == kind {
+		if other, marked := strings.CutSuffix(of, " queues\n"); !marked || other == lib.kind {
 			kept.WriteString(line)
 		}
 	}
 	return kept.String()
 }
 
-// usedFunctions returns the functions of the library lib that text uses, directly or through
-// others, in their order. Each part of lib but the first is one function, after the functions that
-// it uses.
-func usedFunctions(lib, text string) string {
+// used returns the functions that text uses, directly or through others, in their order.
+func (lib *library) used(text string) string {
 	kept := ""
-	for _, part := range slices.Backward(strings.Split(lib, "\n\n")[1:]) {
-		_, after, _ := strings.Cut(part, "local function ")
-		name, _, _ := strings.Cut(after, "(")
-		if call := name + "("; strings.Contains(text, call) || strings.Contains(kept, call) {
-			kept = part + "\n" + kept
+	for _, f := range slices.Backward(lib.functions) {
+		if call := f.name + "("; strings.Contains(text, call) || strings.Contains(kept, call) {
+			kept = f.text + kept
 		}
 	}
 	return kept
