@@ -25,6 +25,8 @@ import (
 	"runtime"
 	"slices"
 	"syscall"
+
+	"github.com/swarmiji/swarmiji/bench/servers"
 )
 
 func main() {
@@ -111,7 +113,7 @@ func run(ctx context.Context, args []string) (err error) {
 // compare measures an engine, prints its table, and returns the number of rows that miss their
 // target.
 func compare(ctx context.Context, o options, e engine) (missed int, err error) {
-	url, stop, err := e.start(ctx)
+	url, stop, err := servers.Start(ctx, e.name)
 	if err != nil {
 		return 0, err
 	}

@@ -92,7 +92,7 @@ func (t *texts) fairSQLite(now, once string) {
 	}
 	keys := func(max, key string) string {
 		return `WITH RECURSIVE r(seq) AS (SELECT ` + first(`>= $3`) + ` UNION ALL
-			SELECT ` + first(`> (SELECT f.key FROM `+fairTable+` AS f WHERE f.seq = r.seq)`) + ` FROM r WHERE r.seq IS NOT NULL LIMIT $5)
+			SELECT ` + first(`> (SELECT f.key FROM `+fairTable+` AS f WHERE f.seq = r.seq)`) + ` FROM r WHERE r.seq IS NOT NULL ` + limit(`$5`) + `)
 		SELECT n.*, k.* FROM (` + ofQueue(once, max) + `) AS n
 		LEFT JOIN (SELECT f.level, f.key, f.weight, CAST(f.seq AS text)` + ofKeys(max, key, once) + `
 			FROM r JOIN ` + fairTable + ` AS f ON f.seq = r.seq) AS k ON true ORDER BY k.key`
@@ -104,7 +104,7 @@ func (t *texts) fairSQLite(now, once string) {
 		return `UPDATE ` + fairTable + ` AS m SET leased = ` + now + ` + ` + lease + `, token = ` + token + `, bound = bound OR ` + bound + `, deliveries = deliveries + 1
 			WHERE m.seq IN (` + rows + ` RETURNING ` + strings.ReplaceAll(claimed, "m.", "")
 	}
-	t.claim = claim(`$7`, `$8`, `$9`, `SELECT m.seq`+of+`AND m.key = $3 AND (m.due, m.seq) > ($4, $5) ORDER BY m.due, m.seq LIMIT $6)`)
+	t.claim = claim(`$7`, `$8`, `$9`, `SELECT m.seq`+of+`AND m.key = $3 AND (m.due, m.seq) > ($4, $5) ORDER BY m.due, m.seq `+limit(`$6`)+`)`)
 	t.claimRows = claim(`$4`, `$5`, `$6`, `SELECT value FROM json_each($3)) AND `+strings.ReplaceAll(freeRow, "m.", "+m.")+once+` AND +m.level = $2`)
 	levels := strconv.Itoa(maxLevels)
 	free := strings.Replace(freeRow, "$1", "k.value / -"+levels, 1) + once

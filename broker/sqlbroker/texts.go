@@ -322,6 +322,10 @@ func (t *texts) forPostgres(now, once string) {
 	t.notes += " FOR UPDATE"
 }
 
+// limit returns a LIMIT for a frequent statement of SQLite. Without the CAST SQLite would plan the
+// statement again whenever the number is another one.
+func limit(number string) string { return `LIMIT CAST(` + number + ` AS integer)` }
+
 // forSQLite sets the statements of t that are particular to SQLite. now and once are expressions
 // for the time, as with forPostgres. A message can be claimed from max(due, leased) on, which has
 // an index.
@@ -339,7 +343,7 @@ func (t *texts) forSQLite(now, once string) {
 	t.retry, t.retryOther = insert(t.fair), insert(!t.fair)
 	t.claim = `UPDATE ` + t.table + ` AS m SET leased = ` + now + ` + $4, token = $5, deliveries = deliveries + 1
 		WHERE seq IN (SELECT seq FROM ` + t.table + ` WHERE queue = $1 AND level = $2 AND ` + free + ` <= ` + once + `
-			ORDER BY ` + free + `, seq LIMIT $3)
+			ORDER BY ` + free + `, seq ` + limit(`$3`) + `)
 		RETURNING ` + strings.ReplaceAll(claimed, "m.", "")
 	levels := strconv.Itoa(maxLevels)
 	t.peek = `SELECT k.key, (SELECT ` + free + ` - ` + once + ` FROM ` + t.table + `

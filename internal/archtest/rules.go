@@ -463,7 +463,7 @@ var layers = []rule{
 	{
 		"L5",
 		[]string{"bench/...", "examples/..."},
-		[]string{"task", "@ports", "middleware", "when", "schedule", "jobs", "jobs/queue", "jobs/runner", "jobs/bedrock", "jobs/callback", "producer", "consumer", "open", "open/*", "@adapters", "@connects", "@leaves", "tx/sqltx", "internal/testserver", "internal/ledger", "internal/graphs", "examples/demo", "limit", "revoke", "middleware/gometrics", "middleware/tracing"},
+		[]string{"task", "@ports", "middleware", "when", "schedule", "jobs", "jobs/queue", "jobs/runner", "jobs/bedrock", "jobs/callback", "producer", "consumer", "open", "open/*", "@adapters", "@connects", "@leaves", "tx/sqltx", "internal/testserver", "internal/ledger", "internal/graphs", "examples/demo", "bench/servers", "limit", "revoke", "middleware/gometrics", "middleware/tracing"},
 		"programs use the library as its users do; these may start a server of their own, keep a ledger, and run the tests' workflows",
 	},
 	{

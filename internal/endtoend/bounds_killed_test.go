@@ -18,15 +18,20 @@ import (
 )
 
 // TestBoundsUnderKills runs tasks of many keys in consumers that die at steps chosen beforehand.
-// Never more tasks of a key run in consumers that live than its bound allows, all tasks run, and no
-// key stays blocked.
+// Consumers that live never hold more tasks of a key than its bound allows. All tasks run, no
+// message is copied, and no key stays blocked. A thorough run has 100,000 tasks and 50 deaths, and
+// the permitted places are busy.
 func TestBoundsUnderKills(t *testing.T) {
 	redis, postgres := testserver.RequireRedis(t), testserver.RequirePostgres(t)
+	size := boundSize{tasks: 1000, kills: 10, workers: 16, lasts: 2 * time.Millisecond}
+	if testserver.IsThorough() {
+		size = boundSize{tasks: 100_000, kills: 50, workers: 128, lasts: 300 * time.Millisecond, busy: 0.95}
+	}
 	for name, place := range map[string]place{
 		"memory": inMemory(), "Redis": at(redis.URL()), "PostgreSQL": at(postgres.URL()), "SQLite": at("sqlite://" + t.TempDir() + "/bounds.db"),
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := &boundRun{t: t, place: place, random: rand.New(rand.NewPCG(1, 2)), running: map[boundPlace]int{}, ran: map[int]int{}}
+			r := &boundRun{boundSize: size, t: t, place: place, random: rand.New(rand.NewPCG(1, 2)), places: newPlaces(size), ran: make(map[int]int)}
 			r.run()
 		})
 	}
@@ -35,43 +40,34 @@ func TestBoundsUnderKills(t *testing.T) {
 const (
 	boundKeys  = 100
 	boundMost  = 3
-	boundTasks = 1000
-	boundKills = 10
 	boundAlive = 3 // consumers
 )
 
-// boundRun is one round: tasks of many keys, and consumers that die meanwhile.
+// boundSize is the size of a run. Each task lasts for a while, so that the tasks of a key overlap.
+type boundSize struct {
+	tasks, kills, workers int // workers of each consumer
+	lasts                 time.Duration
+	busy                  float64 // the least part of the permitted places that must be busy
+}
+
+// boundRun is one run: tasks of many keys, and consumers that die meanwhile.
 type boundRun struct {
+	boundSize
 	t      *testing.T
 	place  place
 	random *rand.Rand
 	queue  string
+	places *boundPlaces
 
-	mu      sync.Mutex
-	running map[boundPlace]int
-	lives   []*life
-	ran     map[int]int // runs of each task
-	over    int         // number of starts above the bound
-}
-
-// boundPlace is a key in a consumer.
-type boundPlace struct {
-	life *life
-	key  string
+	mu  sync.Mutex
+	ran map[int]int // runs of each task
 }
 
 var bound = task.New[int, int]("bound")
 
-// processBroker is a mortalBroker that declares queues.
-type processBroker struct{ mortalBroker }
-
-func (b processBroker) Declare(ctx context.Context, qs ...broker.Queue) error {
-	return broker.Declare(ctx, b.Broker, qs...)
-}
-
 func (r *boundRun) run() {
 	r.queue = "bounds-" + testserver.Namespace()
-	ctx, cancel := context.WithTimeout(r.t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(r.t.Context(), 10*time.Minute)
 	defer cancel()
 	b, s := r.place.broker(r.t), r.place.results(r.t)
 	p, err := producer.New(producer.Config{Broker: b, Results: s, Router: router.Static(r.queue), Queues: []broker.Queue{{Name: r.queue, Fair: true}}, Logger: quiet()})
@@ -88,18 +84,19 @@ func (r *boundRun) run() {
 	if r.refused(ctx, b) {
 		r.t.Skip("this broker has no bounds at the claim")
 	}
-	var futures []*task.Future[int]
-	for i := range boundTasks {
-		f, err := bound.Submit(ctx, p, i, task.WithFairnessKey(boundKey(i)))
-		if err != nil {
-			r.t.Fatal(err)
-		}
-		futures = append(futures, f)
+	calls := make([]task.Call, r.tasks)
+	for i := range calls {
+		calls[i] = bound.Call(i, task.WithFairnessKey(boundKey(i)))
+		r.places.open[boundKey(i)]++
+	}
+	futures, err := p.SubmitAll(ctx, calls)
+	if err != nil {
+		r.t.Fatal(err)
 	}
 	stop := r.consumers(ctx)
 	defer stop()
 	for i, f := range futures {
-		if _, err := f.Get(ctx); err != nil {
+		if err := f.Result(ctx, nil); err != nil {
 			r.t.Fatalf("task %d of the key %s: %v", i, boundKey(i), err)
 		}
 	}
@@ -109,15 +106,16 @@ func (r *boundRun) run() {
 	for _, n := range r.ran {
 		again += n - 1
 	}
+	r.places.check(r.t)
 	r.t.Logf("%d tasks, %d runs again after kills", len(r.ran), again)
-	if r.over > 0 {
-		r.t.Errorf("%d starts were above the bound of %d", r.over, boundMost)
+	if most := r.kills * r.workers; again > most {
+		r.t.Errorf("%d runs again, while the killed consumers had at most %d tasks", again, most)
 	}
 }
 
-// boundKey returns the key of task i. The first key has a tenth of the tasks.
+// boundKey returns the key of task i. The first key has a tenth of the first 1,000 tasks.
 func boundKey(i int) string {
-	if i%10 == 0 {
+	if i < 1000 && i%10 == 0 {
 		return "key 0"
 	}
 	return fmt.Sprint("key ", i%boundKeys)
@@ -144,9 +142,9 @@ func (r *boundRun) refused(ctx context.Context, b broker.Broker) bool {
 // consumers keeps consumers running and replaces each one that dies. stop ends them.
 func (r *boundRun) consumers(ctx context.Context) (stop func()) {
 	stopping, end := context.WithCancel(ctx)
-	next := make(chan *life, boundKills)
-	for range boundKills {
-		next <- newLife(20+r.random.Int64N(100), r.random.IntN(2) == 0)
+	next, each := make(chan *life, r.kills), int64(r.tasks/r.kills)
+	for range r.kills {
+		next <- newLife(each/5+r.random.Int64N(each), r.random.IntN(2) == 0)
 	}
 	var all sync.WaitGroup
 	for range boundAlive {
@@ -171,18 +169,19 @@ func (r *boundRun) consumers(ctx context.Context) (stop func()) {
 func (r *boundRun) consumer(ctx context.Context, l *life) {
 	b, s := r.place.broker(r.t), r.place.results(r.t)
 	c, err := consumer.New(consumer.Config{
-		Broker: processBroker{mortalBroker{b, l}}, Results: mortalStore{s, l}, Logger: quiet(), ShutdownTimeout: time.Second,
+		Broker: boundBroker{mortalBroker{b, l}, r.places}, Results: mortalStore{s, l}, Logger: quiet(), ShutdownTimeout: time.Second,
 		Tuning: consumer.Tuning{MaxCrashes: -1, KillGrace: 50 * time.Millisecond, StoreRetry: 10 * time.Second},
-		Queues: map[string]consumer.QueueConfig{r.queue: {Workers: 16, Fair: true, Bounds: broker.Bounds{Key: broker.Bound{Max: boundMost}}}},
+		Queues: map[string]consumer.QueueConfig{r.queue: {Workers: r.workers, Fair: true, Bounds: broker.Bounds{Key: broker.Bound{Max: boundMost}}}},
 	})
 	if err == nil {
-		r.mu.Lock()
-		r.lives = append(r.lives, l)
-		r.mu.Unlock()
 		err = bound.Handle(c, func(ctx context.Context, i int) (int, error) {
-			defer r.starts(l, i)()
-			select { // the tasks of a key overlap
-			case <-time.After(2 * time.Millisecond):
+			if !l.over() {
+				r.mu.Lock()
+				r.ran[i]++
+				r.mu.Unlock()
+			}
+			select {
+			case <-time.After(r.lasts):
 			case <-ctx.Done():
 			}
 			return i, ctx.Err()
@@ -193,31 +192,4 @@ func (r *boundRun) consumer(ctx context.Context, l *life) {
 		return
 	}
 	runMortal(ctx, r.t, c, l, b, b, s)
-}
-
-// starts counts the start of a task, and compares the tasks of its key in living consumers with the
-// bound. The result counts the end.
-func (r *boundRun) starts(l *life, i int) (ends func()) {
-	key := boundKey(i)
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if l.over() {
-		return func() {}
-	}
-	r.running[boundPlace{l, key}]++
-	r.ran[i]++
-	n := 0
-	for _, other := range r.lives {
-		if !other.over() {
-			n += r.running[boundPlace{other, key}]
-		}
-	}
-	if n > boundMost {
-		r.over++
-	}
-	return func() {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		r.running[boundPlace{l, key}]--
-	}
 }

@@ -51,8 +51,13 @@ type changes struct {
 	mu     sync.Mutex
 	active map[int]map[*life]int // tasks that run, by key
 	last   map[int]int           // the newest N that ran last, by key
+	bursts map[task.ID]bool      // bursts of confirmed submissions
+	others int                   // submissions without an answer, each perhaps a burst
 	runs   int
 }
+
+// heldByOne is the number of tasks that a consumer may hold, and of which it may lose the end.
+const heldByOne = 6
 
 // TestBurstsUnderKills submits changes of many keys by 8 producers while consumers die. Never two
 // tasks of a key run at once, the last confirmed change of each key runs last, and its future gets
@@ -72,7 +77,7 @@ func TestBurstsUnderKills(t *testing.T) {
 		{"PostgreSQL", onPostgres.broker, onPostgres.results},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			w := &changes{t: t, random: rand.New(rand.NewPCG(1, uint64(i))), broker: c.broker, store: c.store, active: make(map[int]map[*life]int), last: make(map[int]int)}
+			w := &changes{t: t, random: rand.New(rand.NewPCG(1, uint64(i))), broker: c.broker, store: c.store, active: make(map[int]map[*life]int), last: make(map[int]int), bursts: make(map[task.ID]bool)}
 			if testserver.IsThorough() {
 				w.run(1000, 100, 50, 20)
 			} else {
@@ -82,8 +87,8 @@ func TestBurstsUnderKills(t *testing.T) {
 	}
 }
 
-// run submits each change of keys by one of 8 producers, and then a last one of each key. killed is
-// the number of consumers that die, deadProducers that of producers.
+// run submits each change of keys by one of 8 producers, and then a last one of each key. each is a
+// multiple of 10. killed is the number of consumers that die, deadProducers that of producers.
 func (w *changes) run(keys, each, killed, deadProducers int) {
 	w.queue = "changes-" + testserver.Namespace()
 	ctx, cancel := context.WithTimeout(w.t.Context(), 20*time.Minute)
@@ -95,9 +100,11 @@ func (w *changes) run(keys, each, killed, deadProducers int) {
 	stop := w.consumers(ctx, killed)
 	var all sync.WaitGroup
 	work := make(chan change, keys*each)
-	for n := range each {
-		for key := range keys {
-			work <- change{key, n}
+	for from := 0; from < each; from += 10 {
+		for key := range keys { // a burst of 10 submissions
+			for n := from; n < from+10; n++ {
+				work <- change{key, n}
+			}
 		}
 	}
 	close(work)
@@ -140,10 +147,18 @@ func (w *changes) run(keys, each, killed, deadProducers int) {
 			w.t.Errorf("change %d of key %d ran last, want %d", w.last[key], key, each)
 		}
 	}
-	if w.runs >= keys*each+keys {
-		w.t.Errorf("%d runs for %d submissions: no submission has joined another", w.runs, keys*each+keys)
+	for _, f := range last {
+		if f != nil {
+			w.bursts[f.ID()] = true
+		}
 	}
-	w.t.Logf("%d runs for %d submissions", w.runs, keys*each+keys)
+	if most := len(w.bursts) + w.others + killed*heldByOne; w.runs > most {
+		w.t.Errorf("%d runs for %d bursts, %d submissions without an answer and %d killed consumers: want at most %d", w.runs, len(w.bursts), w.others, killed, most)
+	}
+	if len(w.bursts) >= keys*each+keys {
+		w.t.Errorf("%d submissions are as many bursts: none has joined another", len(w.bursts))
+	}
+	w.t.Logf("%d runs for %d submissions in %d bursts, %d submissions without an answer", w.runs, keys*each+keys, len(w.bursts), w.others)
 	for _, part := range []closer{p, s, b} {
 		if err := part.Close(context.WithoutCancel(ctx)); err != nil {
 			w.t.Errorf("close %T: %v", part, err)
@@ -168,8 +183,15 @@ func (w *changes) submitAll(ctx context.Context, b broker.Broker, s resultstore.
 	defer func() { _ = p.Close(context.WithoutCancel(ctx)) }()
 	for c := range work {
 		long, cancel := context.WithTimeout(ctx, time.Minute)
-		_, err := latestChange.Submit(long, p, c, task.WithLatest(fmt.Sprint(c.Key)), task.WithIgnoreResult(c.N%2 == 0))
+		f, err := latestChange.Submit(long, p, c, task.WithLatest(fmt.Sprint(c.Key)), task.WithIgnoreResult(c.N%2 == 0))
 		cancel()
+		w.mu.Lock()
+		if err == nil {
+			w.bursts[f.ID()] = true
+		} else {
+			w.others++
+		}
+		w.mu.Unlock()
 		if l.over() {
 			return true
 		}
@@ -216,7 +238,7 @@ func (w *changes) consumer(ctx context.Context, l *life) {
 		Broker: mortalBroker{b, l}, Results: mortalStore{s, l}, Bursts: mortalSwapper{values, l}, Logger: quiet(),
 		Tuning:          consumer.Tuning{MaxCrashes: -1, KillGrace: 50 * time.Millisecond, StoreRetry: 10 * time.Second},
 		ShutdownTimeout: time.Second,
-		Queues:          map[string]consumer.QueueConfig{w.queue: {Workers: 3, Prefetch: 6}},
+		Queues:          map[string]consumer.QueueConfig{w.queue: {Workers: 3, Prefetch: heldByOne}},
 	})
 	if err == nil {
 		err = latestChange.Handle(c, func(_ context.Context, c change) (int, error) {
