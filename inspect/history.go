@@ -9,6 +9,7 @@ import (
 
 	"github.com/swarmiji/swarmiji/history"
 	"github.com/swarmiji/swarmiji/inspect/internal/original"
+	"github.com/swarmiji/swarmiji/inspect/internal/phrase"
 	"github.com/swarmiji/swarmiji/task"
 	"github.com/swarmiji/swarmiji/workflow"
 )
@@ -165,7 +166,7 @@ func eventStep(e *history.Entry) Step {
 	case e.DeadLetter:
 		s.Event = string(StateDead)
 	case !e.Due.IsZero():
-		s.Text = strings.TrimPrefix(s.Text+"; due at "+stamp(e.Due), "; ")
+		s.Text = strings.TrimPrefix(s.Text+"; due at "+phrase.Stamp(e.Due), "; ")
 	}
 	return s
 }

@@ -150,7 +150,7 @@ type Reason struct {
 	Node   string  `json:"node,omitempty"`
 	Task   task.ID `json:"task,omitempty"` // another task that the reason names
 	Job    int64   `json:"job,omitempty"`  // another job that the reason names
-	Key    string  `json:"key,omitempty"`  // of a limit, a sequence or an answer
+	Key    string  `json:"key,omitempty"`  // of a limit, sequence, answer or burst, or for fairness
 	Holder string  `json:"holder,omitempty"`
 
 	// Help is the one action that helps. nil: time helps, or nothing is needed.
@@ -170,9 +170,9 @@ const (
 	KindPaused     Kind = "paused"      // its queue, or the tasks of its name, are paused until At
 	KindNoConsumer Kind = "no consumer" // no consumer of its queue runs
 	KindNoHandler  Kind = "no handler"  // no consumer of its queue knows its name
-	KindDelayed    Kind = "delayed"     // it is due at At
+	KindDelayed    Kind = "delayed"     // it is due at At, or when Task has ended
 	KindRetry      Kind = "retry"       // its last attempt failed, and the next one begins at At
-	KindLimit      Kind = "limit"       // Holder has the permits of limit Key
+	KindLimit      Kind = "limit"       // limit Key is used up, for example by Holder
 	KindAnswer     Kind = "answer"      // it waits for an answer from outside until At
 	KindRequeued   Kind = "requeued"    // its dead letter was requeued
 	KindDead       Kind = "dead"        // it has failed for good at At, and is a dead letter

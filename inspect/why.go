@@ -11,6 +11,8 @@ import (
 	"github.com/swarmiji/swarmiji/control"
 	"github.com/swarmiji/swarmiji/events"
 	"github.com/swarmiji/swarmiji/history"
+	"github.com/swarmiji/swarmiji/inspect/internal/phrase"
+	"github.com/swarmiji/swarmiji/inspect/internal/waits"
 	"github.com/swarmiji/swarmiji/jobs/jobstore"
 	"github.com/swarmiji/swarmiji/settings"
 	"github.com/swarmiji/swarmiji/task"
@@ -42,17 +44,6 @@ func (x *explainer) add(r Reason, text string, args ...any) {
 	x.reasons = append(x.reasons, r)
 }
 
-// stamp formats a time in UTC, to the second.
-func stamp(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") }
-
-// because returns ": " and the reason, or "" without a reason.
-func because(reason string) string {
-	if reason == "" {
-		return ""
-	}
-	return ": " + strings.TrimSuffix(reason, ".")
-}
-
 // explain adds the reasons of the task's place: at least one, the most important one first.
 func (x *explainer) explain(ctx context.Context) error {
 	switch {
@@ -71,7 +62,7 @@ func (x *explainer) explain(ctx context.Context) error {
 	case x.record != nil:
 		x.explainRecord()
 	default:
-		x.add(Reason{Kind: KindUnknown}, "No part knows this task: it was never submitted, or its workflow has not come to this step, or it has ended and has no record, or its queue was not searched (%s).", searched(x.searched))
+		x.add(Reason{Kind: KindUnknown}, "No part knows this task: it was never submitted, or its workflow has not come to this step, or it waits in a burst, or it has ended and has no record, or its queue was not searched (%s).", searched(x.searched))
 	}
 	return nil
 }
@@ -88,7 +79,7 @@ func (x *explainer) explainRunning(ctx context.Context) error {
 	r := x.running
 	reason := Reason{Kind: KindRuns, At: r.Since, Queue: r.Queue, Node: r.Node, Help: cancelTask(x.id, r.Queue)}
 	if !x.held {
-		x.add(reason, "It has been running on %s since %s, in attempt %d.", r.Node, stamp(r.Since), r.Attempt)
+		x.add(reason, "It has been running on %s since %s, in attempt %d.", r.Node, phrase.Stamp(r.Since), r.Attempt)
 		return nil
 	}
 	reason.Kind = KindHeld
@@ -100,7 +91,7 @@ func (x *explainer) explainRunning(ctx context.Context) error {
 				if err := x.limited(ctx, &busy, q.Workers); err != nil {
 					return err
 				}
-				x.add(busy, "%s of queue %s on %s runs a task already.", each(q.Workers, "worker"), q.Name, r.Node)
+				x.add(busy, "%s of queue %s on %s runs a task already.", phrase.Each(q.Workers, "worker"), q.Name, r.Node)
 			}
 		}
 	}
@@ -118,15 +109,19 @@ func (x *explainer) explainMessage(ctx context.Context) error {
 	switch {
 	case unknown && !at.IsZero():
 		x.add(Reason{Kind: KindNoHandler, At: at, Queue: x.queue, Node: x.record.NodeID, Help: registerHandler(x.name(), x.queue)},
-			"The consumer that received it has no handler for %s. It is delivered again at %s.", x.name(), stamp(at))
+			"The consumer that received it has no handler for %s. It is delivered again at %s.", x.name(), phrase.Stamp(at))
 	case retry && !at.IsZero():
 		x.add(Reason{Kind: KindRetry, At: at, Queue: x.queue, Node: x.record.NodeID, Help: cancelTask(x.id, x.queue)},
-			"Attempt %d has failed, and the next one begins at %s%s.", max(x.record.Retries, 1), stamp(at), because(x.record.Error.Error()))
+			"Attempt %d has failed, and the next one begins at %s%s.", max(x.record.Retries, 1), phrase.Stamp(at), phrase.Because(x.record.Error.Error()))
 	case !at.IsZero():
-		if err := x.explainLimits(ctx, x.message.Message.Generation > 0); err != nil {
+		w, err := waits.Due(ctx, x.l.cfg.Results, x.envelope, at)
+		if err == nil {
+			err = x.explainLimits(ctx, w.Key == "" && x.message.Message.Generation > 0)
+		}
+		if err != nil {
 			return err
 		}
-		x.add(Reason{Kind: KindDelayed, At: at, Queue: x.queue, Help: cancelTask(x.id, x.queue)}, "It is due at %s.", stamp(at))
+		x.add(Reason{Kind: KindDelayed, At: w.At, Queue: x.queue, Key: w.Key, Task: w.Task, Help: cancelTask(x.id, x.queue)}, "%s", w.Text)
 	case x.record != nil && x.record.State == task.StateRequeued:
 		x.add(Reason{Kind: KindRequeued, Queue: x.queue}, "Its dead letter was requeued, and it waits in queue %s.", x.queue)
 	}
@@ -197,7 +192,7 @@ func (x *explainer) explainQueue(ctx context.Context, ready bool) error {
 	case pause != nil: // what consumers do follows from it
 		return nil
 	case paused == n:
-		x.add(Reason{Kind: KindPaused, Queue: x.queue, Help: resumeQueue(x.queue)}, "%s of queue %s has paused the queue.", each(n, "consumer"), x.queue)
+		x.add(Reason{Kind: KindPaused, Queue: x.queue, Help: resumeQueue(x.queue)}, "%s of queue %s has paused the queue.", phrase.Each(n, "consumer"), x.queue)
 	case !ready:
 	default:
 		knows, err := x.handled(ctx, ids)
@@ -211,7 +206,7 @@ func (x *explainer) explainQueue(ctx context.Context, ready bool) error {
 			if err := x.limited(ctx, &busy, workers/max(n-paused, 1)); err != nil {
 				return err
 			}
-			x.add(busy, "%s of queue %s runs a task already.", each(workers, "worker"), x.queue)
+			x.add(busy, "%s of queue %s runs a task already.", phrase.Each(workers, "worker"), x.queue)
 		default:
 			x.add(Reason{Kind: KindReady, Queue: x.queue}, "It waits in queue %s for a free worker of its %d consumers.", x.queue, n-paused)
 		}
@@ -239,24 +234,16 @@ func (x *explainer) limited(ctx context.Context, busy *Reason, workers int) erro
 	return nil
 }
 
-// each returns "Each of the 3 workers" or "The only worker", for a sentence about a queue.
-func each(n int, noun string) string {
-	if n == 1 {
-		return "The only " + noun
-	}
-	return fmt.Sprintf("Each of the %d %ss", n, noun)
-}
-
 // explainPause adds a pause. of is the beginning of the sentence: the paused thing and a verb.
 func (x *explainer) explainPause(of string, help *Action, p *StoredPause) {
 	until, by := "until it is resumed", ""
 	if !p.Until.IsZero() {
-		until = "until " + stamp(p.Until)
+		until = "until " + phrase.Stamp(p.Until)
 	}
 	if p.By != "" {
 		by = " by " + p.By
 	}
-	x.add(Reason{Kind: KindPaused, At: p.Until, Queue: x.queue, Help: help}, "%s paused%s, %s%s.", of, by, until, because(p.Reason))
+	x.add(Reason{Kind: KindPaused, At: p.Until, Queue: x.queue, Help: help}, "%s paused%s, %s%s.", of, by, until, phrase.Because(p.Reason))
 }
 
 // handled reports whether one of the consumers has a handler for the task, or it is not known.
@@ -281,7 +268,7 @@ func (x *explainer) explainDead() {
 		attempts = fmt.Sprintf(" in attempt %d", x.dead.Attempts)
 	}
 	x.add(Reason{Kind: KindDead, At: x.dead.At, Queue: x.queue, Help: requeueDead(x.id, x.queue)},
-		"It failed for good at %s%s, and is a dead letter of queue %s%s.", stamp(x.dead.At), attempts, x.queue, because(x.dead.Reason))
+		"It failed for good at %s%s, and is a dead letter of queue %s%s.", phrase.Stamp(x.dead.At), attempts, x.queue, phrase.Because(x.dead.Reason))
 }
 
 // explainDeferral explains a task that waits for an answer from outside.
@@ -294,7 +281,7 @@ func (x *explainer) explainDeferral() {
 		x.add(r, "The wait for the answer for key %q is over, and a consumer of queue %s must handle that.", d.Key, d.Queue)
 		return
 	}
-	x.add(r, "It awaits the answer for key %q until %s.", d.Key, stamp(d.Deadline))
+	x.add(r, "It awaits the answer for key %q until %s.", d.Key, phrase.Stamp(d.Deadline))
 }
 
 // explainJob explains a task with conditions by its job.
@@ -317,21 +304,21 @@ func (x *explainer) explainRecord() {
 	}
 	switch r.State {
 	case task.StateSucceeded:
-		over("It has succeeded at %s on %s, in attempt %d.", stamp(ended), r.NodeID, r.Retries+1)
+		over("It has succeeded at %s on %s, in attempt %d.", phrase.Stamp(ended), r.NodeID, r.Retries+1)
 	case task.StateFailed:
-		over("It has failed for good at %s%s.", stamp(ended), because(failure))
+		over("It has failed for good at %s%s.", phrase.Stamp(ended), phrase.Because(failure))
 	case task.StateRevoked:
 		text := "It was revoked, or its workflow ended before it"
 		if !ended.IsZero() {
-			text = "It was revoked, and ended at " + stamp(ended)
+			text = "It was revoked, and ended at " + phrase.Stamp(ended)
 		}
 		over("%s.", text)
 	case task.StateExpired:
-		over("It has expired before its start: at %s it was too late.", stamp(ended))
+		over("It has expired before its start: at %s it was too late.", phrase.Stamp(ended))
 	case task.StateAwaiting:
 		x.add(Reason{Kind: KindAnswer, Node: r.NodeID}, "It awaits an answer from outside; the store of jobs knows its key and its deadline.")
 	case task.StateRetrying:
-		x.add(Reason{Kind: KindRetry, Node: r.NodeID}, "An attempt on %s has ended, and the next one is queued%s.", r.NodeID, because(failure))
+		x.add(Reason{Kind: KindRetry, Node: r.NodeID}, "An attempt on %s has ended, and the next one is queued%s.", r.NodeID, phrase.Because(failure))
 	case task.StateStarted:
 		x.explainStarted(r.NodeID, r.StartedAt, r.Retries+1)
 	default:
@@ -346,11 +333,11 @@ func (x *explainer) explainStarted(node string, at time.Time, attempt int) {
 		w = x.census.nodes[node]
 	}
 	if w != nil && !w.Offline && w.Role == events.RoleConsumer {
-		x.add(Reason{Kind: KindRuns, At: at, Node: node, Queue: x.queue}, "It started on %s at %s, in attempt %d.", node, stamp(at), attempt)
+		x.add(Reason{Kind: KindRuns, At: at, Node: node, Queue: x.queue}, "It started on %s at %s, in attempt %d.", node, phrase.Stamp(at), attempt)
 		return
 	}
 	x.add(Reason{Kind: KindLost, At: at, Node: node, Queue: x.queue},
-		"It started on %s at %s, and that consumer is silent. When its lease ends, the broker delivers the task again.", node, stamp(at))
+		"It started on %s at %s, and that consumer is silent. When its lease ends, the broker delivers the task again.", node, phrase.Stamp(at))
 }
 
 // explainHistory explains a task by its last event, because no other part shows where it is.
@@ -365,7 +352,7 @@ func (x *explainer) explainHistory(ctx context.Context) error {
 	case history.Started:
 		x.explainStarted(r.Node, r.Started, max(r.Attempts, 1))
 	case history.Received:
-		x.add(Reason{Kind: KindHeld, At: r.Received, Node: r.Node, Queue: r.Queue}, "%s has received it at %s, and has not started it.", r.Node, stamp(r.Received))
+		x.add(Reason{Kind: KindHeld, At: r.Received, Node: r.Node, Queue: r.Queue}, "%s has received it at %s, and has not started it.", r.Node, phrase.Stamp(r.Received))
 	case history.Awaiting:
 		x.add(Reason{Kind: KindAnswer, Node: r.Node, Queue: r.Queue}, "It awaits an answer from outside; the store of jobs knows its key and its deadline.")
 	case history.Pending, history.Retrying:
@@ -373,13 +360,13 @@ func (x *explainer) explainHistory(ctx context.Context) error {
 			return err
 		}
 		if r.State == history.Retrying {
-			x.add(Reason{Kind: KindRetry, At: due, Node: r.Node, Queue: r.Queue}, "Attempt %d has failed, and the next one is queued%s.", max(r.Attempts, 1), because(r.Error))
+			x.add(Reason{Kind: KindRetry, At: due, Node: r.Node, Queue: r.Queue}, "Attempt %d has failed, and the next one is queued%s.", max(r.Attempts, 1), phrase.Because(r.Error))
 		} else if !due.IsZero() {
-			x.add(Reason{Kind: KindDelayed, At: due, Queue: r.Queue, Help: cancelTask(x.id, r.Queue)}, "It is due at %s.", stamp(due))
+			x.add(Reason{Kind: KindDelayed, At: due, Queue: r.Queue, Help: cancelTask(x.id, r.Queue)}, "It is due at %s.", phrase.Stamp(due))
 		}
 		return x.explainQueue(ctx, due.IsZero() && r.State == history.Pending)
 	default:
-		x.add(Reason{Kind: KindOver, At: r.Ended, Node: r.Node, Queue: r.Queue}, "It has %s at %s%s.", string(r.State), stamp(r.Ended), because(r.Error))
+		x.add(Reason{Kind: KindOver, At: r.Ended, Node: r.Node, Queue: r.Queue}, "It has %s at %s%s.", string(r.State), phrase.Stamp(r.Ended), phrase.Because(r.Error))
 	}
 	return nil
 }

@@ -6,6 +6,8 @@ import (
 
 	"github.com/swarmiji/swarmiji/capability"
 	"github.com/swarmiji/swarmiji/inspect/internal/limits"
+	"github.com/swarmiji/swarmiji/inspect/internal/phrase"
+	"github.com/swarmiji/swarmiji/inspect/internal/waits"
 	"github.com/swarmiji/swarmiji/limit"
 	"github.com/swarmiji/swarmiji/settings"
 	"github.com/swarmiji/swarmiji/task"
@@ -29,7 +31,7 @@ func (x *explainer) explainLimits(ctx context.Context, postponed bool) error {
 				x.add(r, "Limit %s is used up: %d of %d are held, for example by %s.", p.Key, u.Held, p.Max, h)
 			}
 			if !until.IsZero() {
-				x.add(Reason{Kind: KindLimit, Key: p.Key, At: until, Queue: x.queue}, "The rate of limit %s is used until %s.", p.Key, stamp(until))
+				x.add(Reason{Kind: KindLimit, Key: p.Key, At: until, Queue: x.queue}, "The rate of limit %s is used until %s.", p.Key, phrase.Stamp(until))
 			}
 		}
 	}
@@ -37,6 +39,15 @@ func (x *explainer) explainLimits(ctx context.Context, postponed bool) error {
 		return nil
 	}
 	if x.queue != "" {
+		if x.message != nil {
+			w, err := waits.OfKey(ctx, x.l.cfg.Broker, x.l.cfg.Settings, x.queue, x.message.Message.Key, x.now)
+			if err != nil {
+				return err
+			}
+			if w.Text != "" {
+				x.add(Reason{Kind: KindLimit, Key: w.Key, At: w.At, Queue: x.queue}, "%s", w.Text)
+			}
+		}
 		if err := x.explainStored(ctx, reader, settings.QueueLimit(x.queue), "queue "+x.queue, endQueueLimit(x.queue), postponed); err != nil {
 			return err
 		}
@@ -78,7 +89,7 @@ func (x *explainer) explainStored(ctx context.Context, reader limit.Reader, key 
 			x.add(reason, "It waits for the limit of %s, %d at once: %d are held, for example by %s.", of, l.Concurrency, u.Held, h)
 			return nil
 		case !until.IsZero():
-			x.add(reason, "It waits for the limit of %s, %s, which is used until %s.", of, l.Rate, stamp(until))
+			x.add(reason, "It waits for the limit of %s, %s, which is used until %s.", of, l.Rate, phrase.Stamp(until))
 			return nil
 		}
 	}

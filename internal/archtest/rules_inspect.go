@@ -25,6 +25,18 @@ var inspecting = []rule{
 	},
 	{
 		"L4",
+		[]string{"inspect/internal/phrase"},
+		nil,
+		"sentences are made of texts and times",
+	},
+	{
+		"L4",
+		[]string{"inspect/internal/waits"},
+		[]string{"inspect/internal/phrase", "task", "broker", "resultstore", "settings", "internal/bursts"},
+		"a message waits for its time, for its burst, or for its fairness key",
+	},
+	{
+		"L4",
 		[]string{"inspect/internal/stats"},
 		[]string{"broker"},
 		"counters are those of the broker",

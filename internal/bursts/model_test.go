@@ -74,6 +74,8 @@ type model struct {
 	compares  bool // the broker drops a message whose id and generation are queued
 	once      bool // tasks are acknowledged before their start
 	held      map[*message]Attempt
+	kept      map[task.ID]time.Time // the last Keep of a task that is not acknowledged yet
+	gaveUp    map[task.ID]bool      // superseded tasks that did not start within their lease
 }
 
 // chance returns a number from 0 to most, 0 while the model drains.
@@ -202,8 +204,11 @@ func (m *model) deliver(i int) bool {
 		case t.Step == Drop:
 			m.next(ack, back)
 		case t.Step == Superseded:
+			if kept, ok := m.kept[a.ID]; ok && m.now.Sub(kept) > leaseTime {
+				m.gaveUp[a.ID] = true
+			}
 			for args, id := range m.ids { // of a task that has ended it is a duplicate
-				if id == a.ID && args == msg.args && !m.ended[id] && !(m.once && m.ran[id]) {
+				if id == a.ID && args == msg.args && !m.ended[id] && !(m.once && m.ran[id]) && !m.gaveUp[id] {
 					m.rt.Fatalf("the confirmed submission %d of task %s is superseded", args, id)
 				}
 			}
@@ -248,6 +253,7 @@ func (m *model) handleOnce(a Attempt, msg *message, back func()) {
 	}
 	m.next(func() {
 		keep()
+		m.kept[a.ID] = m.now
 		m.next(func() {
 			m.remove(msg)
 			m.held[msg] = a
@@ -354,7 +360,7 @@ func TestModel(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			rapid.Check(t, func(rt *rapid.T) {
-				m := &model{rt: rt, burst: burst, now: time.UnixMilli(1_000_000), ids: map[int]task.ID{}, order: map[int]int{}, ended: map[task.ID]bool{}, ran: map[task.ID]bool{}, held: map[*message]Attempt{}, once: name == "latest, at most once"}
+				m := &model{rt: rt, burst: burst, now: time.UnixMilli(1_000_000), ids: map[int]task.ID{}, order: map[int]int{}, ended: map[task.ID]bool{}, ran: map[task.ID]bool{}, held: map[*message]Attempt{}, kept: map[task.ID]time.Time{}, gaveUp: map[task.ID]bool{}, once: name == "latest, at most once"}
 				m.store = &Store{&values{m: m}, func() time.Time { return m.now }}
 				m.compares = rapid.Bool().Draw(rt, "the broker compares ids")
 				for range rapid.IntRange(5, 150).Draw(rt, "steps") {
@@ -393,7 +399,7 @@ func TestModel(t *testing.T) {
 func (m *model) check() {
 	m.rt.Helper()
 	for args, id := range m.ids {
-		if !m.ran[id] {
+		if !m.ran[id] && !m.gaveUp[id] {
 			m.rt.Fatalf("task %s of submission %d never ran; runs: %v", id, args, m.runs)
 		}
 	}
