@@ -9,9 +9,9 @@
 //
 //   - late: producers queue n tasks of heavy keys. Four consumers run them, each task for 10 ms,
 //     with the default workers and prefetch. Then single tasks of light keys are submitted, about
-//     20 in a second. late_ms is the time from the call of Submit to the start of the handler. passed
-//     is the number of tasks that start between the return of Submit and that start. The load of
-//     the machine hardly changes it.
+//     20 in a second. late_ms is the time from the call of Submit to the start of the handler.
+//     passed is the number of tasks that start between the return of Submit and that start. The
+//     load of the machine hardly changes it.
 //   - rates: messages are stored and then drained, by batches of 500 and a prefetch of 256. Each
 //     side has a queue: "plain" one without Fair, "10" a fair one with messages of ten keys, and
 //     "10b" the same with a bound for each key that is never reached. The sides take turns in each
