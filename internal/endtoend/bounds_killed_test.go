@@ -25,8 +25,8 @@ func TestBoundsUnderKills(t *testing.T) {
 	redis, postgres := testserver.RequireRedis(t), testserver.RequirePostgres(t)
 	size := boundSize{tasks: 1000, kills: 10, workers: 16, lasts: 2 * time.Millisecond}
 	if testserver.IsThorough() {
-		// 0.9 to 1 are busy if the machine has time
-		size = boundSize{tasks: 100_000, kills: 50, workers: 128, lasts: time.Second, busy: 0.8}
+		// docs/benchmarks.md has the measured parts; on a busy machine they are smaller
+		size = boundSize{tasks: 100_000, kills: 50, workers: 128, lasts: time.Second, busy: 0.5}
 	}
 	for name, place := range map[string]place{
 		"memory": inMemory(), "Redis": at(redis.URL()), "PostgreSQL": at(postgres.URL()), "SQLite": at("sqlite://" + t.TempDir() + "/bounds.db"),
