@@ -22,18 +22,18 @@ import (
 	"github.com/swarmiji/swarmiji/tx/sqltx"
 )
 
-// TestLongAwait shows that the checkpoints from before a wait of 60 days are still there after it,
-// for one more read.
+// TestLongAwait shows that the checkpoints from before a wait of 31 days are still there after it,
+// for one more read. Without a wait they are kept for 30 days.
 func TestLongAwait(t *testing.T) {
 	var runs int
 	waitTable(t, nil, func(ctx context.Context, _ int) (string, error) {
 		if _, err := task.Checkpoint(ctx, "before", counting(&runs, 1)); err != nil {
 			return "", err
 		}
-		return task.Await[string](ctx, "a", "k", task.AnswerWithin(60*24*time.Hour))
+		return task.Await[string](ctx, "a", "k", task.AnswerWithin(32*24*time.Hour))
 	}, func(t *testing.T, _ *table, s *countingStore, answers *jobs.Service, submit func(...task.Option) *task.Future[string]) {
 		f := submit()
-		time.Sleep(59 * 24 * time.Hour)
+		time.Sleep(31 * 24 * time.Hour)
 		answer(t, answers, "k", "late", jobs.Accepted)
 		if v, err := get(t, f); v != "late" || err != nil || runs != 1 {
 			t.Errorf("the task ended with %q, %v, after %d runs of its checkpoint", v, err, runs)
@@ -42,7 +42,7 @@ func TestLongAwait(t *testing.T) {
 	})
 }
 
-// TestLongSleepAfterARetry shows that the checkpoints from before a sleep of 90 days are still
+// TestLongSleepAfterARetry shows that the checkpoints from before a sleep of 40 days are still
 // there after it, although an attempt in between has read them.
 func TestLongSleepAfterARetry(t *testing.T) {
 	var runs int
@@ -50,14 +50,14 @@ func TestLongSleepAfterARetry(t *testing.T) {
 		if _, err := task.Checkpoint(ctx, "before", counting(&runs, 1)); err != nil {
 			return "", err
 		}
-		err := task.Sleep(ctx, "s", 90*24*time.Hour)
+		err := task.Sleep(ctx, "s", 40*24*time.Hour)
 		if attempt == 1 {
 			return "", task.Retry(err)
 		}
 		return "awake", err
 	}, func(t *testing.T, _ *table, s *countingStore, submit func(...task.Option) *task.Future[string]) {
 		f := submit()
-		time.Sleep(90*24*time.Hour + time.Minute)
+		time.Sleep(40*24*time.Hour + time.Minute)
 		if v, err := get(t, f); v != "awake" || err != nil || runs != 1 {
 			t.Errorf("the task ended with %q, %v, after %d runs of its checkpoint", v, err, runs)
 		}

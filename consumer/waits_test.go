@@ -59,7 +59,7 @@ func TestSleep(t *testing.T) {
 	}, func(ctx context.Context, _ int) (string, error) {
 		r, _ := task.FromContext(ctx)
 		retries, generation = r.Retries, r.Generation
-		for i, d := range []time.Duration{time.Hour, 0, -time.Hour, 40 * 24 * time.Hour} {
+		for i, d := range []time.Duration{time.Hour, 0, -time.Hour, 31 * 24 * time.Hour} {
 			if err := task.Sleep(ctx, fmt.Sprint("sleep-", i), d); err != nil {
 				return "", err
 			}
@@ -80,7 +80,7 @@ func TestSleep(t *testing.T) {
 			t.Errorf("the task ended with %q, %v", v, err)
 		}
 		s.want(t, "two wakes", "load 1", "save sleep-1", "save sleep-2", "save sleep-3", "load 4")
-		if fmt.Sprint(woken) != "[1h0m0s 1h0m0s 1h0m0s 961h0m0s]" || retries != 0 || generation != 2 {
+		if fmt.Sprint(woken) != "[1h0m0s 1h0m0s 1h0m0s 745h0m0s]" || retries != 0 || generation != 2 {
 			t.Errorf("woken at %v, %d retries, generation %d", woken, retries, generation)
 		}
 		if n := checkpointsOf(t, b, f.ID()); n != 0 {

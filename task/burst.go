@@ -4,7 +4,7 @@ import "time"
 
 // Burst makes several submissions of a task one run, with the newest arguments. Set it with
 // [WithDebounce] or [WithLatest]. It needs a store of bursts, see producer.Config.Bursts; without
-// one the submission fails.
+// one the submission fails. Of several such options of a submission the last one counts.
 //
 // All submissions of a burst have one id, and their futures get the result of its run. The first
 // submission decides the queue, the priority and the fairness key. The newest one decides the

@@ -165,13 +165,13 @@ func (m *Metadata) Check() error {
 		}
 	}
 	if p, ok := m.Priority.Get(); ok && (p < 0 || p > MaxPriority) {
-		bad("priority", p)
+		bad("priority", fmt.Sprintf("%d, want 0 to %d", p, MaxPriority))
 	}
 	if k := m.FairnessKey.Or(""); !naming.ValidKey(k) {
 		errs = append(errs, fmt.Errorf("%w: fairness_key %q is not at most %d bytes of UTF-8 without control characters", ErrBadMetadata, clip(k, 32), naming.MaxKey))
 	}
 	if w, ok := m.FairnessWeight.Get(); ok && (w < 1 || w > MaxFairnessWeight) {
-		bad("fairness_weight", w)
+		bad("fairness_weight", fmt.Sprintf("%d, want 1 to %d", w, MaxFairnessWeight))
 	}
 	if text := m.Retry.Or(""); text != "" {
 		if _, err := ParseRetryPolicy(text); err != nil {

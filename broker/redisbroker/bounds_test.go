@@ -93,12 +93,11 @@ func TestMaxOfKeys(t *testing.T) {
 	}
 }
 
-// TestMaxOfQueue shows that consumers together hold at most the Max of the queue, and use it. A
-// place may stay free until the poll.
+// TestMaxOfQueue shows that consumers together hold at most the Max of the queue, and use it.
 func TestMaxOfQueue(t *testing.T) {
 	t.Parallel()
 	srv, ns := testserver.RequireRedis(t), testserver.Namespace()
-	b := connect(t, redisbroker.Config{Namespace: ns})
+	b := connect(t, redisbroker.Config{Namespace: ns, Poll: patient})
 	q := declaredFair(t, b, "q")
 	publishAll(t, b, q, slices.Concat(of("a", 0, 20), of("b", 0, 20))...)
 	bounds := broker.Bounds{All: broker.Bound{Max: 4}}

@@ -307,6 +307,9 @@ func (f *fetcher) acceptClaim(own *owner, l *levels, answer []any, place int64, 
 		own.open = slices.DeleteFunc(own.open, func(c *claim) bool { return slices.Contains(finished, c) })
 		own.done -= len(finished)
 	}
+	if f.wakeups == s.wakeups && number(answer, 2) != repeated {
+		s.notified = false
+	}
 	s.drained = number(answer, 2) == 0 && f.wakeups == s.wakeups
 	if number(answer, 2) == repeated && len(ds) == 0 && own.claims+1 == place {
 		own.claims++ // no message of that claim is held any more

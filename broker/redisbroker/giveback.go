@@ -93,7 +93,7 @@ func (f *fetcher) returnHeld(ds []*delivery) error {
 // returns the number of own's last claim on the server, -1 if the server does not know own. It
 // waits for the server. Returns the error of the call, or errAnswer if the answer has another form.
 func (s *subscription) stopHandover(ctx context.Context, own *owner) (int64, error) {
-	v, err := s.q.eval(ctx, s.b.conn.Eval, s.b.scripts.mute, own.number)
+	v, err := s.q.eval(ctx, s.b.conn.Eval, s.b.scripts.mute, own.number, s.q.names.channels())
 	if err != nil {
 		return 0, err
 	}

@@ -48,11 +48,14 @@ func (s *subscription) handleMessage(channel, payload string) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.addHeld(own, ds) && s.needsNoClaim(own, free) {
+	switch {
+	case !s.addHeld(own, ds):
+		s.wakeToClaim()
+	case s.needsNoClaim(own, free):
 		s.wakeups++ // the claim in progress does not know of this message
-		return
+	default:
+		s.wakeToRefill()
 	}
-	s.wakeToClaim()
 }
 
 // needsNoClaim reports whether the owner can wait without a claim, because the server continues to

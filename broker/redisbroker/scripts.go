@@ -2,10 +2,12 @@ package redisbroker
 
 import (
 	"embed"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/swarmiji/swarmiji/internal/redisconn"
 )
@@ -39,10 +41,19 @@ type scripts struct {
 	note, judge, node, look, tend, list, describe, keys                         *script
 }
 
-// loadScripts loads all scripts from the embedded files. It returns an error if a file is missing
+// loadScripts returns the scripts. All brokers of a process share them, and the first call reads
+// them.
+var loadScripts = sync.OnceValues(readScripts)
+
+// readScripts reads all scripts from the embedded files. It returns an error if a file is missing
 // or a script uses a key that it does not name. It sends nothing to the server.
-func loadScripts() (*scripts, error) {
+func readScripts() (*scripts, error) {
 	s := &scripts{}
+	plain, plainErr := library("plain")
+	fair, fairErr := library("fair")
+	if err := errors.Join(plainErr, fairErr); err != nil {
+		return nil, fmt.Errorf("redisbroker: functions of the scripts: %w", err)
+	}
 	for name, to := range map[string]**script{
 		"declare": &s.declare, "enqueue": &s.enqueue, "subscribe": &s.subscribe, "renew": &s.renew, "claim": &s.claim,
 		"ack": &s.ack, "release": &s.release, "leave": &s.leave, "bury": &s.bury, "retry": &s.retry, "find": &s.find,
@@ -51,34 +62,40 @@ func loadScripts() (*scripts, error) {
 		"look": &s.look, "tend": &s.tend, "list": &s.list, "describe": &s.describe, "keys": &s.keys,
 	} {
 		var err error
-		if *to, err = loadScript(name, "plain"); err != nil {
+		if *to, err = loadScript(name, "plain", plain); err != nil {
 			return nil, fmt.Errorf("redisbroker: script %s: %w", name, err)
 		}
 		if !(*to).lists && !(*to).differ {
 			continue
 		}
-		if (*to).fair, err = loadScript(name, "fair"); err != nil {
+		if (*to).fair, err = loadScript(name, "fair", fair); err != nil {
 			return nil, fmt.Errorf("redisbroker: script %s for fair queues: %w", name, err)
 		}
 	}
 	return s, nil
 }
 
-// loadScript loads one script from the embedded files, for queues of a kind, "plain" or "fair". A
-// fair queue has some scripts of its own, with "fair" before the name. The text consists of the
-// file's first line, with the flags for the server, the library functions that it uses, and the
-// other lines. Names of keys are replaced by their indexes in KEYS. Returns an error if a file does
-// not exist or a name of a key is unknown.
-func loadScript(name, kind string) (*script, error) {
+// library returns the functions that scripts for queues of a kind, "plain" or "fair", may use. An
+// empty line is before each. Returns an error if a file does not exist.
+func library(kind string) (string, error) {
 	lib := ""
 	for _, file := range []string{"lib", "bounds", kind, "moves"} {
 		text, err := sources.ReadFile("lua/" + file + ".lua")
 		if err != nil {
-			return nil, err
+			return "", err
 		}
 		_, functions, _ := strings.Cut(linesFor(kind, string(text)), "\n\n")
 		lib += "\n\n" + strings.TrimSuffix(functions, "\n")
 	}
+	return lib, nil
+}
+
+// loadScript loads one script from the embedded files, for queues of a kind, "plain" or "fair".
+// lib is the library of that kind. A fair queue has some scripts of its own, with "fair" before the
+// name. The text consists of the file's first line, with the flags for the server, the library
+// functions that it uses, and the other lines. Names of keys are replaced by their indexes in KEYS.
+// Returns an error if a file does not exist or a name of a key is unknown.
+func loadScript(name, kind, lib string) (*script, error) {
 	text, err := sources.ReadFile("lua/" + kind + name + ".lua")
 	if err != nil {
 		text, err = sources.ReadFile("lua/" + name + ".lua")
@@ -105,14 +122,14 @@ func loadScript(name, kind string) (*script, error) {
 // linesFor returns the text of a script without the lines that are only for queues of another kind.
 // These end with "-- of plain queues" or "-- of fair queues".
 func linesFor(kind, text string) string {
-	kept := ""
+	var kept strings.Builder
 	for line := range strings.Lines(text) {
 		_, of, _ := strings.Cut(line, " -- of ")
 		if other, marked := strings.CutSuffix(of, " queues\n"); !marked || other == kind {
-			kept += line
+			kept.WriteString(line)
 		}
 	}
-	return kept
+	return kept.String()
 }
 
 // usedFunctions returns the functions of the library lib that text uses, directly or through
@@ -123,7 +140,7 @@ func usedFunctions(lib, text string) string {
 	for _, part := range slices.Backward(strings.Split(lib, "\n\n")[1:]) {
 		_, after, _ := strings.Cut(part, "local function ")
 		name, _, _ := strings.Cut(after, "(")
-		if strings.Contains(text+kept, name+"(") {
+		if call := name + "("; strings.Contains(text, call) || strings.Contains(kept, call) {
 			kept = part + "\n" + kept
 		}
 	}

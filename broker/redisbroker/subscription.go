@@ -43,6 +43,7 @@ type subscription struct {
 	excess   []*delivery // arrived after the prefetch was reduced or the subscription closed
 	drained  bool        // the server delivers new messages without a claim
 	wakeups  uint64      // number of notifications so far
+	notified bool        // since the last claim: it may claim, whatever is unread
 	quiet    bool        // no message arrived for a while: finished claims can be reported
 	err      error       // error that Receive returns until a step succeeds
 	isClosed bool
@@ -159,8 +160,16 @@ func (s *subscription) channelConfirmed(channel string) {
 }
 
 // wakeToClaim wakes the claiming goroutine to claim messages, even if the server delivers by
-// itself. It also counts a notification. Call it with s.mu held.
+// itself, or most places of the prefetch have unread messages: a notification that it does not use
+// reaches no other consumer. It also counts a notification. Call it with s.mu held.
 func (s *subscription) wakeToClaim() {
+	s.notified = true
+	s.wakeToRefill()
+}
+
+// wakeToRefill does the same as wakeToClaim, but only if few messages are unread. Call it with s.mu
+// held.
+func (s *subscription) wakeToRefill() {
 	s.drained = false
 	s.wakeups++
 	s.wakeFetcher()
@@ -226,14 +235,14 @@ func (s *subscription) takeReady() (broker.Delivery, error) {
 //   - the server delivers without claims
 //   - all places of the prefetch are taken
 //   - enough messages are ready
-//   - few places are free compared with the ready messages
+//   - few places are free compared with the ready messages, and no notification came
 func (s *subscription) claimable() int {
 	free := s.limit - len(s.owner.held)
 	if s.isClosed || s.drained || free <= 0 || s.unread.n >= maxClaim/2 {
 		return 0
 	}
 	free = min(free, maxClaim-s.unread.n)
-	if s.unread.n > free {
+	if s.unread.n > free && !s.notified {
 		return 0
 	}
 	return free

@@ -12,7 +12,7 @@ import (
 // constructors lists functions whose result does not change, so that a package variable may hold
 // it.
 var constructors = []string{
-	"errors.New", "fmt.Errorf", "regexp.MustCompile", "template.Must", "strings.NewReplacer", "task.New",
+	"errors.New", "fmt.Errorf", "regexp.MustCompile", "template.Must", "strings.NewReplacer", "sync.OnceValues", "task.New",
 }
 
 // checkVars returns a sentence for each package variable that can change. It permits:

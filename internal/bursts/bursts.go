@@ -140,8 +140,8 @@ func (s *Store) Join(ctx context.Context, sub Submission, ended func(id task.ID,
 			j.ID, j.Publish = w.ID, !r.Run.active(now) && w.overdue(now)
 			w.Version, w.Data = m.Version, sub.Data
 			w.Due = min(now.Add(m.Quiet).UnixMilli(), w.First+m.Most.Milliseconds())
-			// Without a known publish another process may be about to publish, and it must not rely
-			// on this one: so Opened notes it.
+			// If no publish is known, Opened stores this one after its confirm. Until then other
+			// processes publish too.
 			if j.unsent = j.Publish && w.Sent == 0; j.Publish && !j.unsent {
 				w.Sent = now.UnixMilli()
 			}

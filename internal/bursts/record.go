@@ -46,17 +46,21 @@ type waiting struct {
 	Guard   bool            `json:"guard,omitempty"`   // a delayed message is queued, though Sent is 0
 }
 
-// running is the last burst that a consumer has taken. It accepts no submission.
+// running is the last burst that a consumer has taken. It accepts no submission. Times are
+// milliseconds since 1970.
 type running struct {
 	ID    task.ID         `json:"id"`
 	Copy  string          `json:"copy"`            // the message that runs it
 	Heirs []string        `json:"heirs,omitempty"` // messages with Data; the first one to come runs
 	Data  json.RawMessage `json:"data,omitempty"`  // the submission for Heirs
-	Ver   string          `json:"version,omitempty"`
-	Life  int             `json:"life,omitempty"`
-	Since int64           `json:"since"` // its last start
-	Until int64           `json:"until,omitempty"`
-	Ended bool            `json:"ended,omitempty"` // another task of the key may start
+	// Version names that submission.
+	Version string `json:"version,omitempty"`
+	Life    int    `json:"life,omitempty"`
+	Alone   bool   `json:"alone,omitempty"` // it was not known before: see Taken
+	Since   int64  `json:"since"`           // its last start, or the last Keep
+	// Until is the end of the lease of a task without a message in the broker. 0: it has a message.
+	Until int64 `json:"until,omitempty"`
+	Ended bool  `json:"ended,omitempty"` // another task of the key may start
 }
 
 // active reports whether no other task of the key may start. r may be nil.
@@ -102,5 +106,5 @@ func decode(value []byte) (*record, error) {
 	return r, nil
 }
 
-// replaced forgets the replacement of a message, which has ended.
-func (r *running) replaced() { r.Heirs, r.Data, r.Ver = nil, nil, "" }
+// dropHeirs is called when one of the heirs has come, or the task has ended.
+func (r *running) dropHeirs() { r.Heirs, r.Data, r.Version = nil, nil, "" }

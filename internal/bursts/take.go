@@ -74,6 +74,7 @@ func (a *Attempt) take(r *record, now time.Time) (t Taken, change bool) {
 		return Taken{Step: Superseded}, false
 	}
 	r.Run = a.start(now)
+	r.Run.Alone = true
 	return Taken{Alone: true}, true
 }
 
@@ -105,7 +106,7 @@ func (a *Attempt) takeWaiting(r *record, now time.Time) (t Taken, change bool) {
 		return Taken{}, true
 	}
 	t = Taken{Step: Replace, Data: w.Data, Mark: m.again(w.Version)}
-	r.Run.Copy, r.Run.Heirs, r.Run.Data, r.Run.Ver = "", []string{t.Mark.Copy}, w.Data, w.Version
+	r.Run.Copy, r.Run.Heirs, r.Run.Data, r.Run.Version = "", []string{t.Mark.Copy}, w.Data, w.Version
 	return t, true
 }
 
@@ -118,13 +119,13 @@ func (a *Attempt) takeAgain(run *running, now time.Time) (t Taken, change bool) 
 	case run.Copy == m.Copy, slices.Contains(run.Heirs, m.Copy):
 		change = m.Latest || run.Data != nil
 		run.Copy = m.Copy
-		run.replaced()
+		run.dropHeirs()
 		run.Since, run.Until = now.UnixMilli(), 0
-		return Taken{}, change
+		return Taken{Alone: run.Alone}, change // the answer of the first call may have been lost
 	case run.Data != nil:
 		// A process died, and no message with the arguments has come yet. A broker that compares ids may
 		// drop the one that is published now. So each message is replaced until one has come.
-		t = Taken{Step: Replace, Data: run.Data, Mark: m.again(run.Ver)}
+		t = Taken{Step: Replace, Data: run.Data, Mark: m.again(run.Version)}
 		run.Heirs = append(run.Heirs, t.Mark.Copy)
 		return t, true
 	}
@@ -165,7 +166,7 @@ func (s *Store) Finish(ctx context.Context, a Attempt) (n *Next, err error) {
 		}
 		change := !r.Run.Ended
 		r.Run.Ended = true
-		r.Run.replaced()
+		r.Run.dropHeirs()
 		return change
 	})
 	return n, err

@@ -16,7 +16,8 @@ import (
 // one after another, in an order that SWARMIJI_SEED repeats.
 //
 // With SWARMIJI_SOAK the test runs for the duration that the variable holds ("make soak"), one
-// engine after another. Otherwise it tries each quick fault once, with all engines in parallel.
+// engine after another. Otherwise it tries each quick fault once, with all engines in parallel. Of
+// the engines "make test" has one that watches connections, RabbitMQ, and one with leases, Redis.
 func TestSoak(t *testing.T) {
 	length, err := time.ParseDuration(os.Getenv("SWARMIJI_SOAK"))
 	long := err == nil
@@ -33,8 +34,8 @@ func TestSoak(t *testing.T) {
 	}
 	for _, p := range soakPlaces() {
 		t.Run(p.name, func(t *testing.T) {
-			if p.thorough {
-				testserver.Thorough(t)
+			if p.thorough || !p.quick && !long {
+				testserver.Thorough(t) // each fault has a test of its own with each engine
 			}
 			if !long {
 				t.Parallel()

@@ -11,6 +11,7 @@ import (
 // soakPlace is a broker that a soak run starts for itself: one or more servers, or a file.
 type soakPlace struct {
 	name     string
+	quick    bool          // also "make test" uses it, beside "make soak" and "make thorough"
 	thorough bool          // only "make thorough" and manual runs have the time for it
 	lease    time.Duration // as in engine
 	params   string        // parameters of the URL
@@ -21,11 +22,11 @@ type soakPlace struct {
 func soakPlaces() []*soakPlace {
 	return []*soakPlace{
 		{
-			name: "rabbit", params: "?heartbeat=1", more: rabbitFaults,
+			name: "rabbit", quick: true, params: "?heartbeat=1", more: rabbitFaults,
 			start: func(r *soakRun) { r.serve(testserver.OwnRabbit(r.t, testserver.RabbitConfig{})) },
 		},
 		{
-			name: "redis", lease: shortLease, more: redisFaults,
+			name: "redis", quick: true, lease: shortLease, more: redisFaults,
 			start: func(r *soakRun) { r.serve(testserver.OwnRedis(r.t, testserver.RedisConfig{})) },
 		},
 		{

@@ -144,25 +144,52 @@ func (p *Postgres) initialize(ctx context.Context, initdb string, cfg PostgresCo
 	if err := os.WriteFile(filepath.Join(p.box.dir, "quit"), nil, 0o600); err != nil {
 		return err
 	}
-	secret := filepath.Join(p.home, "password")
-	if err := os.WriteFile(secret, []byte(p.verifier), 0o600); err != nil {
-		return err
-	}
 	files, err := p.copyTLS(cfg.TLS)
 	if err != nil {
 		return err
 	}
-	if p.prefix, err = asUser("postgres", append(files, p.home, secret)...); err != nil {
+	if p.prefix, err = asUser("postgres", append(files, p.home)...); err != nil {
 		return err
 	}
-	command := append(slices.Clone(p.prefix), initdb, "--pgdata="+p.data(), "--no-sync", "--no-instructions",
-		"--username="+pgUser, "--pwfile="+secret, "--auth=scram-sha-256", "--encoding=UTF8", "--locale=C")
+	t, err := findTemplate(ctx, initdb)
+	if err != nil {
+		return err
+	}
+	if t.password != "" {
+		p.password, p.verifier = t.password, t.verifier
+		err = copyTree(ctx, filepath.Join(t.dir, "data"), p.data())
+	} else if err = p.initdb(ctx, initdb); err == nil {
+		t.password, t.verifier = p.password, p.verifier
+		err = t.save(ctx, p.data())
+	}
+	if err != nil {
+		return err
+	}
+	return p.configure(cfg)
+}
+
+// initdbOptions are the options of initdb that decide the contents of the cluster.
+var initdbOptions = []string{
+	"--no-sync", "--no-instructions", "--username=" + pgUser, "--auth=scram-sha-256", "--encoding=UTF8", "--locale=C",
+}
+
+// initdb runs the program of this name, which creates the database cluster.
+func (p *Postgres) initdb(ctx context.Context, program string) error {
+	secret := filepath.Join(p.home, "password")
+	if err := os.WriteFile(secret, []byte(p.verifier), 0o600); err != nil {
+		return err
+	}
+	if _, err := asUser("postgres", secret); err != nil {
+		return err
+	}
+	command := append(slices.Clone(p.prefix), program, "--pgdata="+p.data(), "--pwfile="+secret)
+	command = append(command, initdbOptions...)
 	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
 	cmd.Env, cmd.Dir = p.env(), p.home
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("initdb: %w\n%s", err, out)
 	}
-	return p.configure(cfg)
+	return nil
 }
 
 // copyTLS copies the server's TLS files to where only the user that runs the server can read them.

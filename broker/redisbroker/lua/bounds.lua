@@ -18,7 +18,8 @@
 --   - recounted: the time when b was made
 --   - of: a digest of the bounds for which keys are parked
 --   - mixed: the time of the last claim whose bounds differed from those of the one before
---   - full: exists if the queue had no free place at the last claim with bounds
+--   - full: exists if messages may wait for a place while no key is parked: the queue had no free place
+--     at the last claim with bounds, or a claim took the last place of a key and then stopped
 --   - used: the time up to which the rate of the queue is used
 --
 -- All times are in microseconds since 1970.
@@ -174,7 +175,7 @@ end
 local function limits(list, packed, want, now, counted, first)
   local base = list.fair
   if packed == '' and not counted then return want end
-  local meta = redis.call('HMGET', base .. 'm', 'recounted', 'bounded', 'of', 'used')
+  local meta = redis.call('HMGET', base .. 'm', 'recounted', 'bounded', 'of', 'used', 'full')
   local digest, key, all, keys, bound, rates = '', nil, nil, nil, nil, nil
   if packed ~= '' then
     digest = string.sub(packed, 1, 16)
@@ -185,6 +186,7 @@ local function limits(list, packed, want, now, counted, first)
     if unparksome(base, 1000) == 0 or redis.call('EXISTS', base .. 'p') == 0 then
       redis.call('HSET', base .. 'm', 'of', digest)
       redis.call('HDEL', base .. 'm', 'full')
+      meta[5] = false
     end
   end
   if packed == '' then
@@ -205,7 +207,7 @@ local function limits(list, packed, want, now, counted, first)
   end
   local due = redis.call('ZRANGEBYSCORE', base .. 'p', '-inf', now, 'LIMIT', 0, 500)
   if #due > 0 then unpark(base, due) end
-  list.limits = {key = key, keys = keys, all = all, bound = bound, rates = rates, now = now, held = held, again = wrong and meta[1] + 1000001 or nil, before = {}, taken = {}, rooms = {}, used = {}, at = math.max(now, meta[4] or 0)}
+  list.limits = {key = key, keys = keys, all = all, bound = bound, rates = rates, now = now, held = held, again = wrong and meta[1] + 1000001 or nil, before = {}, taken = {}, rooms = {}, used = {}, full = meta[5], at = math.max(now, meta[4] or 0)}
   local room = want
   if all[1] > 0 then room = math.min(room, all[1] - held) end
   if all[2] > 0 then
@@ -271,16 +273,19 @@ local function taken(l, name, count)
   end
 end
 
--- charge stores the places and the rates that a claim of count messages uses, and whether the queue
--- has free places. Returns the time when a rate allows the next message of a parked key or of the
--- queue, or when to count again what is held, nil if nothing waits for a time.
-local function charge(list, count)
-  local l, base = list.limits, list.fair
+-- charge stores the places and the rates that a claim of count messages uses, and the field full.
+-- all says that the claim took all messages that it found. Returns the time when a rate allows the
+-- next message of a parked key or of the queue, or when to count again what is held, nil if nothing
+-- waits for a time.
+local function charge(list, count, all)
+  local l, base, full = list.limits, list.fair, false
   if l.bound and count > 0 then
     local set = {}
     for name, taking in pairs(l.taken) do
       set[#set + 1] = name
       set[#set + 1] = l.before[name] + taking
+      local most = (l.keys[name] or l.key)[1]
+      full = full or not all and most > 0 and l.before[name] + taking >= most
     end
     redis.call('HSET', base .. 'b', unpack(set))
     redis.call('HINCRBY', base .. 'm', 'counted', count)
@@ -310,12 +315,10 @@ local function charge(list, count)
     local free = at + interval - burst
     if free > l.now then next = math.min(next or free, free) end
   end
-  if max > 0 then
-    if l.held + count >= max then
-      redis.call('HSET', base .. 'm', 'full', 1)
-    else
-      redis.call('HDEL', base .. 'm', 'full')
-    end
+  if full or max > 0 and l.held + count >= max then
+    if not l.full then redis.call('HSET', base .. 'm', 'full', 1) end
+  elseif all and l.full then
+    redis.call('HDEL', base .. 'm', 'full')
   end
   return next
 end

@@ -96,7 +96,7 @@ if ARGV[13] ~= '' or counted then allowed = limits(list, ARGV[13], want, now, co
 local keys, out, early = take(list, allowed, tonumber(ARGV[7]), tonumber(ARGV[8]), 4, tonumber(ARGV[11]), tonumber(ARGV[12]))
 local count = #keys
 more = more or early == true
-local free = list.limits and charge(list, count) -- of fair queues
+local free = list.limits and charge(list, count, count < allowed and not early) -- of fair queues
 if free and (wait < 0 or free - now < wait) then wait = math.max(0, free - now) end -- of fair queues
 if count > 0 then out[4] = counts(keys) end
 if count == want then more = true end -- the owner claims again when it has room

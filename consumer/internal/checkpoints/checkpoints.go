@@ -109,7 +109,7 @@ func (a *Attempt) UseCheckpoint(ctx context.Context, name string, once bool) err
 	defer u.mu.Unlock()
 	switch before := u.names[name]; {
 	case before == claimed, once && before == saved:
-		return fmt.Errorf("%w: the name %q is used twice in this attempt; give each call of Checkpoint a name of its own", task.ErrBadCheckpoint, name)
+		return fmt.Errorf("%w: the name %q is used twice in this attempt; give each call of Checkpoint, Sleep and Await a name of its own", task.ErrBadCheckpoint, name)
 	case once:
 		u.names[name] = claimed
 	default:

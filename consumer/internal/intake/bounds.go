@@ -24,15 +24,21 @@ func (q *Queue) Bounds() broker.Bounds { return q.cfg.Bounds }
 
 // SetBounds replaces the bounds by b, at once if the queue is open, else when it subscribes. A Max
 // lowers a prefetch that follows the work to the number of workers. If the broker refuses b, that
-// is logged, and the bounds of before stay. Without Fair it does nothing. Returns the errors of
+// is logged, and the bounds of before stay. A queue without Fair refuses all. Returns the errors of
 // changing the prefetch. It takes q.control.
 func (q *Queue) SetBounds(b broker.Bounds) error {
 	q.control.Lock()
 	defer q.control.Unlock()
-	if !q.cfg.Queue.Fair || reflect.DeepEqual(b, q.wanted) {
+	if reflect.DeepEqual(b, q.wanted) {
 		return nil
 	}
 	q.wanted = b
+	if !q.cfg.Queue.Fair {
+		if !b.IsZero() {
+			q.refused(broker.NotFair(q.cfg.Queue.Name, "bounds"))
+		}
+		return nil
+	}
 	if s := q.subscription(); s != nil {
 		if err := broker.SetBounds(s, b); err != nil {
 			q.refused(err)
@@ -68,9 +74,9 @@ func (q *Queue) limitFirst() {
 	q.setLimit(q.prefetchOf(workers))
 }
 
-// refused logs that the broker does not accept bounds that were set while the consumer runs.
+// refused logs that bounds that were set while the consumer runs cannot be used.
 func (q *Queue) refused(err error) {
-	q.cfg.Log(slog.LevelWarn, "the bounds of a setting are not used: the broker refuses them", slog.Any("error", err))
+	q.cfg.Log(slog.LevelWarn, "the bounds of a setting are not used", slog.Any("error", err))
 }
 
 // subscribeWith subscribes with bounds that were set, or else with those of the configuration, if

@@ -1,6 +1,7 @@
 package intake
 
 import (
+	"log/slog"
 	"testing"
 
 	"github.com/swarmiji/swarmiji/broker"
@@ -29,5 +30,25 @@ func TestMaxBeforeOpen(t *testing.T) {
 	}
 	if q.Prefetch() != 32 {
 		t.Errorf("the prefetch without bounds is %d, want 32", q.Prefetch())
+	}
+}
+
+// TestBoundsOfAPlainQueue shows that a stored bound of a queue that is not fair is logged once, and
+// not used.
+func TestBoundsOfAPlainQueue(t *testing.T) {
+	logged := 0
+	q := NewQueue(t.Context(), &Config{
+		Queue: broker.Queue{Name: "mail"}, Follow: true, Tasks: resized{},
+		Prefetch: func(workers int) int { return 4 * workers },
+		Log:      func(slog.Level, string, ...slog.Attr) { logged++ },
+	}, 8)
+	before := q.Prefetch()
+	for _, b := range []broker.Bounds{{}, {Key: broker.Bound{Max: 3}}, {Key: broker.Bound{Max: 3}}, {}} {
+		if err := q.SetBounds(b); err != nil {
+			t.Fatalf("SetBounds: %v", err)
+		}
+	}
+	if logged != 1 || q.Prefetch() != before {
+		t.Errorf("%d lines were logged and the prefetch is %d, want 1 and %d", logged, q.Prefetch(), before)
 	}
 }

@@ -1,3 +1,0 @@
-include Makefile
-printenv:
-	@echo '$(subst ','"'"',$(TEST_ENV))'
