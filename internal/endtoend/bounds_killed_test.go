@@ -25,12 +25,14 @@ func TestBoundsUnderKills(t *testing.T) {
 	redis, postgres := testserver.RequireRedis(t), testserver.RequirePostgres(t)
 	size := boundSize{tasks: 1000, kills: 10, workers: 16, lasts: 2 * time.Millisecond}
 	if testserver.IsThorough() {
-		size = boundSize{tasks: 100_000, kills: 50, workers: 128, lasts: 300 * time.Millisecond, busy: 0.95}
+		// docs/benchmarks.md has the measured parts; on a busy machine they are smaller
+		size = boundSize{tasks: 100_000, kills: 50, workers: 128, lasts: time.Second, busy: 0.5}
 	}
 	for name, place := range map[string]place{
 		"memory": inMemory(), "Redis": at(redis.URL()), "PostgreSQL": at(postgres.URL()), "SQLite": at("sqlite://" + t.TempDir() + "/bounds.db"),
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel() // it mostly waits
 			r := &boundRun{boundSize: size, t: t, place: place, random: rand.New(rand.NewPCG(1, 2)), places: newPlaces(size), ran: make(map[int]int)}
 			r.run()
 		})
@@ -67,7 +69,7 @@ var bound = task.New[int, int]("bound")
 
 func (r *boundRun) run() {
 	r.queue = "bounds-" + testserver.Namespace()
-	ctx, cancel := context.WithTimeout(r.t.Context(), 10*time.Minute)
+	ctx, cancel := context.WithTimeout(r.t.Context(), 15*time.Minute)
 	defer cancel()
 	b, s := r.place.broker(r.t), r.place.results(r.t)
 	p, err := producer.New(producer.Config{Broker: b, Results: s, Router: router.Static(r.queue), Queues: []broker.Queue{{Name: r.queue, Fair: true}}, Logger: quiet()})
