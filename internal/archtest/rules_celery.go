@@ -1,0 +1,24 @@
+package archtest
+
+// celeryLayers are the rows of Celery and of what its adapters share with those of RabbitMQ. They
+// come before those of layers.
+var celeryLayers = []rule{
+	{
+		"L2",
+		[]string{"internal/amqpdelay", "internal/amqpdead"},
+		[]string{"broker", "internal/amqpconn", "@leaves"},
+		"all brokers over RabbitMQ share the queues in which messages wait, and the reading of dead letters",
+	},
+	{
+		"L2",
+		[]string{"internal/amqpreplies"},
+		[]string{"resultstore", "task", "internal/amqpconn", "@connects", "@leaves"},
+		"all stores over RabbitMQ share the reply queues",
+	},
+	{
+		"L3",
+		[]string{"celery/amqp"},
+		[]string{"broker", "internal/amqpdead", "internal/amqpdelay", "@connects", "@conns", "@leaves"},
+		"an adapter knows its ports and never another adapter",
+	},
+}
