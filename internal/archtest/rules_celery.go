@@ -27,4 +27,10 @@ var celeryLayers = []rule{
 		[]string{"broker", "internal/amqpdead", "internal/amqpdelay", "@connects", "@conns", "@leaves"},
 		"an adapter knows its ports and never another adapter",
 	},
+	{
+		"L3",
+		[]string{"celery/redis"},
+		[]string{"resultstore", "task", "serializer", "celery/wire", "internal/wire", "@connects", "@conns", "@leaves"},
+		"an adapter knows its own port and never another adapter",
+	},
 }
