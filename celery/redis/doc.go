@@ -25,6 +25,7 @@
 //     with a ChordError, if Go ends the chord.
 //   - Celery sends each document to the channel of its task. A stream of notifications gets the
 //     documents of all tasks, and drops those for other nodes.
-//   - Redis Cluster is not supported, as Celery's keys of one chord are on different nodes.
+//   - Redis Cluster and Sentinel are not supported. On a cluster Celery's keys of one chord are on
+//     different nodes.
 //   - The store neither claims keys nor keeps checkpoints.
 package redis

@@ -73,7 +73,7 @@ func (s *Store) Arrive(ctx context.Context, a resultstore.Arrival) (resultstore.
 	if err != nil {
 		return resultstore.Gathered{}, err
 	}
-	part, err := wire.EncodePart(&r, s.cfg.Content)
+	part, err := wire.EncodePart(&r, s.cfg.content())
 	if err != nil {
 		return resultstore.Gathered{}, err
 	}

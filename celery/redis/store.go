@@ -45,11 +45,15 @@ type Store struct {
 // of c in one error.
 func New(c Config) (*Store, error) {
 	c, err := c.complete()
-	conn, connErr := redisconn.New(redisconn.Config{Redis: c.Redis, Logger: c.Logger})
-	if err = errors.Join(err, connErr); err != nil {
+	options, optionsErr := c.options()
+	if err = errors.Join(err, optionsErr); err != nil {
 		return nil, err
 	}
-	c.Redis = nil // it holds a password and is not needed any more
+	conn, err := redisconn.New(redisconn.Config{Redis: options, Logger: c.Logger})
+	if err != nil {
+		return nil, err
+	}
+	c.URL, c.TLS = "", nil // they may hold a password and are not needed any more
 	return &Store{
 		cfg: c, conn: conn, streams: make(map[*stream]struct{}),
 		save: redisconn.NewScript(saveSource), arrive: redisconn.NewScript(arriveSource),
@@ -84,7 +88,7 @@ func (s *Store) Save(ctx context.Context, r resultstore.Record) error {
 	if len(r.Result) > s.cfg.MaxResult {
 		return fmt.Errorf("%w: the result has %d bytes, more than the MaxResult of %d", resultstore.ErrTooLarge, len(r.Result), s.cfg.MaxResult)
 	}
-	doc, err := wire.EncodeResult(&r, s.cfg.Content)
+	doc, err := wire.EncodeResult(&r, s.cfg.content())
 	if err != nil {
 		return err
 	}

@@ -2,10 +2,10 @@ package redis_test
 
 import (
 	"log/slog"
+	"net/url"
 	"testing"
 	"time"
 
-	goredis "github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
 
 	"github.com/swarmiji/swarmiji/celery/redis"
@@ -26,9 +26,13 @@ const largest = 2 << 20
 
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
-// options returns the options for a server that is reached through addr.
-func options(srv *testserver.Redis, addr string) *goredis.UniversalOptions {
-	return &goredis.UniversalOptions{Addrs: []string{addr}, Username: srv.User(), Password: srv.Password(), MaxRetryBackoff: 500 * time.Millisecond}
+// address returns the URL of a server that is reached through addr.
+func address(srv *testserver.Redis, addr string) string {
+	u := url.URL{Scheme: "redis", Host: addr, Path: "/0"}
+	if srv.Password() != "" {
+		u.User = url.UserPassword(srv.User(), srv.Password())
+	}
+	return u.String()
 }
 
 func TestStore(t *testing.T) {
@@ -40,7 +44,7 @@ func TestStore(t *testing.T) {
 		return &resultstoretest.Harness{
 			Open: func(t testing.TB) resultstore.ResultStore {
 				s, err := redis.New(redis.Config{
-					Redis: options(srv, line.Addr()), KeyPrefix: ns + ":", MaxResult: largest, Logger: quiet(),
+					URL: address(srv, line.Addr()), KeyPrefix: ns + ":", MaxResult: largest, Logger: quiet(),
 				})
 				if err != nil {
 					t.Fatal(err)
