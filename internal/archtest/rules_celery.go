@@ -33,4 +33,10 @@ var celeryLayers = []rule{
 		[]string{"task", "broker", "serializer", "router", "producer", "consumer", "celery/amqp", "celery/wire", "@connects", "internal/testserver"},
 		"it measures the adapters beside Python, on a server of its own",
 	},
+	{
+		"L3",
+		[]string{"celery/redis"},
+		[]string{"resultstore", "task", "serializer", "celery/wire", "internal/wire", "@connects", "@conns", "@leaves"},
+		"an adapter knows its own port and never another adapter",
+	},
 }
