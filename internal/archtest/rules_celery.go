@@ -27,4 +27,16 @@ var celeryLayers = []rule{
 		[]string{"broker", "internal/amqpdead", "internal/amqpdelay", "@connects", "@conns", "@leaves"},
 		"an adapter knows its ports and never another adapter",
 	},
+	{
+		"L5",
+		[]string{"celery"},
+		[]string{"task", "broker", "resultstore", "serializer", "serializer/msgpack", "router", "middleware", "producer", "consumer", "celery/wire", "celery/amqp", "celery/redis", "connect/amqpconnect", "@leaves"},
+		"it wires Celery's adapters into producers and consumers, as open does for the others",
+	},
+	{
+		"test",
+		[]string{"celery/internal/python"},
+		[]string{"internal/testserver"},
+		"it runs the Python programs of tests",
+	},
 }
