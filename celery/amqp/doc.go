@@ -7,8 +7,8 @@
 //     Celery does: durable, without arguments, bound to a durable direct exchange of its name.
 //   - Messages are published to the default exchange, persistent, confirmed and mandatory. All
 //     headers are passed on.
-//   - Delayed messages wait in queues whose names begin with "swj.celery.", which all processes of a
-//     virtual host share. When they are due they go to Celery's queue.
+//   - Delayed messages wait in queues whose names begin with "swj.celery.". All processes of a
+//     virtual host share these. When the messages are due they go to Celery's queue.
 //   - Dead letters go to the queue QUEUE.dead. The work queue has no dead-letter exchange.
 //   - Priority levels and fairness are not supported, because they need arguments or queues of
 //     their own. Declare refuses them with [broker.ErrUnsupported].

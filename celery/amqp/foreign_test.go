@@ -226,8 +226,8 @@ func TestRetriesOfPythonRaiseTheGeneration(t *testing.T) {
 	}
 }
 
-// The prefetch of a running consumer can change on each type of queue. A limit of the whole channel,
-// which only classic queues accept, would end the connection on others.
+// The prefetch of a running consumer can change on each type of queue. Only classic queues accept a
+// limit of the whole channel. Other queues would end the connection.
 func TestPrefetchOnQueuesOfEachType(t *testing.T) {
 	srv := testserver.RequireRabbit(t)
 	b := connected(t, srv)

@@ -64,7 +64,9 @@ func (b *Broker) declareWork(ctx context.Context, sess *amqpconn.Session, queue 
 	return sess.Do(ctx, func(ch *amqp.Channel) error { return b.delays.BindOn(ch, sess, queue) })
 }
 
-// isClassic reports whether an existing queue is known to be a classic one. It waits for the server.
+// isClassic reports whether an existing queue is known to be a classic one, and waits for the
+// server.
+//
 // AMQP does not tell the type of a queue. But a declaration as a classic queue succeeds if the
 // queue has no other arguments, and otherwise the refusal names the argument that differs.
 // x-max-priority exists only on classic queues.
