@@ -286,7 +286,16 @@ func TestChord(t *testing.T) {
 			}
 			members, err := b.store.Members(b.ctx, task.ID(group), 1, 1)
 			if err != nil || len(members) != 1 || members[0].State != task.StateFailed || members[0].Error.Type != "ValueError" {
-				t.Errorf("%+v, %v", members, err)
+				t.Fatalf("%+v, %v", members, err)
+			}
+			body := resultstore.Record{ID: task.ID(group + "-body"), State: task.StateFailed, Deliveries: 1, Error: members[0].Error.OfStep("", members[0].ID)}
+			b.save(body)
+			got := b.eval(fmt.Sprintf("e = AsyncResult('%s-body', app=app).result; result = [type(e).__name__, str(e)]", group))
+			if diff := cmp.Diff([]any{"ChordError", "Dependency py-1 raised ValueError('boom')"}, got); diff != "" {
+				t.Errorf("-want +seen by Python:\n%s", diff)
+			}
+			if r, err := b.store.Load(b.ctx, body.ID); err != nil || r.Error.Type != "ValueError" || r.Error.StepID != "py-1" {
+				t.Errorf("Go reads %+v, %v", r.Error, err)
 			}
 		},
 		"a part fails in Go": func(group string) {
