@@ -27,8 +27,8 @@ type listener struct {
 	openErr  error
 }
 
-// Listen implements [control.Transport]. Without a server, or while the server refuses the queue, it
-// tries until ctx ends. A refusal of the credentials or of a permission is returned at once.
+// Listen implements [control.Transport]. Without a server, or while the server refuses the queue,
+// it tries until ctx ends. A refusal of the credentials or of a permission is returned at once.
 func (t *Transport) Listen(ctx context.Context, box control.Mailbox, handle func(m *control.Message)) (control.Listener, error) {
 	within, stop := context.WithCancel(context.Background())
 	l := &listener{transport: t, box: box, handle: handle, stop: stop, ended: make(chan struct{}), opened: make(chan struct{})}

@@ -60,7 +60,7 @@ func New(c Config) (*Transport, error) {
 		c.Logger = slog.Default()
 	}
 	sending, err := amqpconn.New(c.Connect, "celery events", c.Logger)
-	if err = errors.Join(append(errs, err)...); err != nil { // the other connection has the same problems
+	if err = errors.Join(append(errs, err)...); err != nil {
 		return nil, err
 	}
 	receiving, err := amqpconn.New(c.Connect, "celery commands", c.Logger)

@@ -141,9 +141,9 @@ func (b *Bus) PublishNow(e events.Event) error {
 	return b.batcher.Add(e)
 }
 
-// EnableTaskEvents switches the events of tasks of this process on or off, as Celery's commands
-// enable_events and disable_events do, and reports whether that is a change. They are on at first.
-// Events about nodes and revocations are always sent.
+// EnableTaskEvents switches the events of this process about tasks on or off, and reports whether
+// that is a change. They are on at first. Celery's commands enable_events and disable_events do the
+// same. Events about nodes and revocations are always sent.
 func (b *Bus) EnableTaskEvents(on bool) (changed bool) { return b.quiet.Swap(!on) == on }
 
 // Dropped implements [events.DropCounter]. It counts events published on this bus that were dropped

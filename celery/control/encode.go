@@ -76,7 +76,7 @@ func toCelery(e *events.Event, clock int64) map[string]any {
 	case events.WorkerOnline, events.WorkerHeartbeat, events.WorkerOffline:
 		workerFields(m, e.Worker)
 	}
-	// what a listener will decode; the events that need ownField are rare
+	// a listener decodes the same event from m; few events need ownField
 	if got, ok := fromFields(m); !ok || !reflect.DeepEqual(got, *e) {
 		if own, err := events.Encode([]events.Event{*e}); err == nil { // e came from an encoded message
 			m[ownField] = json.RawMessage(own)

@@ -86,8 +86,8 @@ func (s *Service) revoke(ctx context.Context, n node.Node, terminate bool, ids [
 	return nil
 }
 
-// revokeNew revokes the tasks that another worker has revoked and this one does not know. It ignores
-// ids that are no ids of tasks.
+// revokeNew revokes the tasks that another worker has revoked and this one does not know. It
+// ignores ids that no task can have.
 func (s *Service) revokeNew(ctx context.Context, n node.Node, theirs any) error {
 	all, _ := theirs.(map[string]any)
 	if len(all) > maxRevoked {

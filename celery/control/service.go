@@ -58,8 +58,8 @@ type Service struct {
 
 var _ node.Service = (*Service)(nil)
 
-// NewService returns a Service. It does no I/O. Returns an error without a Bus, and for a name in
-// Allow that is no command.
+// NewService returns a Service. It does no I/O. Returns an error without a Bus, and for an
+// unknown command in Allow.
 func NewService(c ServiceConfig) (*Service, error) {
 	var errs []error
 	if c.Bus == nil {
@@ -92,8 +92,8 @@ const (
 	sendTime   = 5 * time.Second // limit for a reply
 )
 
-// Start implements [node.Service]. It waits up to one second for the mailbox of n. Until the mailbox
-// is open, it tries again on a goroutine.
+// Start implements [node.Service]. It waits up to one second for the mailbox of n. A goroutine
+// tries again until the mailbox is open.
 func (s *Service) Start(ctx context.Context, n node.Node) (serve, end func()) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	ready, opened, ended := make(chan struct{}), make(chan struct{}), make(chan struct{})
@@ -140,8 +140,8 @@ func (s *Service) closeListener(ctx context.Context, n node.Node, l Listener) {
 	}
 }
 
-// handle executes one message, if it concerns n, and sends the reply. A message that is no command
-// is counted and otherwise ignored.
+// handle executes one message, if it concerns n, and sends the reply. It counts
+// and ignores any other message.
 func (s *Service) handle(ctx context.Context, n node.Node, m *Message) {
 	clock := &s.cfg.Bus.clock
 	clock.forward()
@@ -190,7 +190,7 @@ func (s *Service) execute(ctx context.Context, n node.Node, r *request) (reply a
 	return reply, c.after
 }
 
-// ignore counts a message that is no command. It logs at most one in a second.
+// ignore counts an invalid message. It logs at most one in a second.
 func (s *Service) ignore(ctx context.Context, n node.Node, reason error) {
 	s.malformed.Add(1)
 	s.mu.Lock()

@@ -28,17 +28,19 @@ func (x Exchange) String() string {
 // Message is one message on an exchange.
 type Message struct {
 	Exchange Exchange
-	Key      string         // routing key; "" on Commands
-	Headers  map[string]any // values are nil, bool, int64, float64, string and other types of the transport
-	JSON     bool           // whether Body has the content type application/json; sent messages always have it
-	Body     []byte         // belongs to the receiver
+	Key      string // routing key; "" on Commands
+	// Headers hold nil, bool, int64, float64, string, and further types of the transport.
+	Headers map[string]any
+	// JSON reports whether the content type is application/json. It is true in sent messages.
+	JSON bool
+	Body []byte // belongs to the receiver
 }
 
 // Mailbox names the messages that a listener receives.
 type Mailbox struct {
 	Exchange Exchange
 	// Keys are the routing keys on Events, which may have the wildcards of a topic exchange, and on
-	// Replies. Commands has none.
+	// Replies. Empty for Commands.
 	Keys []string
 	// Node names the node whose commands these are. It is set for Commands only. Two listeners of one
 	// node would each receive a part of the commands.

@@ -21,4 +21,16 @@ var celeryLayers = []rule{
 		[]string{"broker", "internal/amqpdead", "internal/amqpdelay", "@connects", "@conns", "@leaves"},
 		"an adapter knows its ports and never another adapter",
 	},
+	{
+		"L3",
+		[]string{"celery/control"},
+		[]string{"events", "control", "task", "internal/glob", "@leaves"},
+		"Celery's events and commands, over a transport that an adapter gives",
+	},
+	{
+		"L3",
+		[]string{"celery/amqpcontrol"},
+		[]string{"celery/control", "events", "@connects", "@conns"},
+		"the adapter of a transport knows its port and its client",
+	},
 }
