@@ -45,6 +45,7 @@ var (
 	_ broker.DeadLetterer   = (*Broker)(nil)
 	_ broker.Watcher        = (*Broker)(nil)
 	_ broker.Subscription   = (*subscription)(nil)
+	_ broker.Resizer        = (*subscription)(nil)
 	_ broker.Delivery       = (*delivery)(nil)
 )
 

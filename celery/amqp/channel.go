@@ -1,6 +1,7 @@
 package amqp
 
 import (
+	"strconv"
 	"sync"
 	"time"
 
@@ -15,8 +16,6 @@ const (
 	ackDelay = time.Millisecond
 	// ackBatch limits the acknowledgements that wait.
 	ackBatch = 64
-	// consumerTag names the one consumer of a channel.
-	consumerTag = "swarmiji"
 )
 
 // channel is one AMQP channel of a subscription, with the list of its unsettled deliveries. A
@@ -26,7 +25,14 @@ type channel struct {
 	sub       *subscription
 	ch        *amqpconn.Channel
 	lost      chan struct{} // closed by close: all unsettled deliveries are lost
-	threshold int           // the number of acknowledgements that may wait
+	cancelled chan string   // tags of consumers that the server cancelled; closed with the channel
+	shared    bool          // the limit of unsettled deliveries is that of the channel, not of a consumer
+
+	// held during calls that wait for an answer: the client library allows one at a time
+	rpc      sync.Mutex
+	tag      string        // of the consumer, "" without one; guarded by rpc
+	received chan struct{} // closed when the last delivery of the consumer is in the list; guarded by rpc
+	consumed int           // number of consumers started so far, for their tags; guarded by rpc
 
 	mu    sync.Mutex
 	dead  bool      // close was called
@@ -36,18 +42,90 @@ type channel struct {
 	acked []uint64    // tags that are acknowledged here, but not sent yet
 	timer *time.Timer // sends the waiting acknowledgements
 	armed bool        // the timer runs
-	empty chan struct{}
+	// threshold is the number of acknowledgements that may wait
+	threshold int
+	empty     chan struct{} // see settledSignal; nil: no goroutine waits
 }
 
 // newChannel returns the channel ch of a subscription, without a consumer.
-func newChannel(s *subscription, ch *amqpconn.Channel) *channel {
-	g := &channel{sub: s, ch: ch, lost: make(chan struct{}), next: 1, threshold: ackBatch}
-	if s.prefetch > 0 {
-		g.threshold = min(max(s.prefetch/4, 1), ackBatch)
-	}
+func newChannel(s *subscription, ch *amqpconn.Channel, classic bool) *channel {
+	g := &channel{sub: s, ch: ch, shared: classic, lost: make(chan struct{}), next: 1, threshold: 1}
+	g.cancelled = ch.NotifyCancel(make(chan string, 1))
 	g.timer = time.AfterFunc(time.Hour, g.flushAcks)
 	g.timer.Stop()
 	return g
+}
+
+// adjust applies the wanted prefetch of the subscription and waits for the server. It does nothing
+// once the subscription is closed.
+//
+// On a classic queue the limit is that of the whole channel, as Celery sets it. It can change while
+// a consumer runs. Other queues refuse such a limit: there a change starts another consumer.
+func (g *channel) adjust() error {
+	g.rpc.Lock()
+	defer g.rpc.Unlock()
+	if g.sub.fetch.Err() != nil {
+		return nil
+	}
+	g.sub.mu.Lock()
+	want := g.sub.want
+	g.sub.mu.Unlock()
+	g.setThreshold(want)
+	if g.tag != "" && (want == 0 || !g.shared) {
+		if err := g.cancel(); err != nil {
+			return err
+		}
+	}
+	if want == 0 {
+		return nil
+	}
+	if err := g.ch.Qos(max(want, 0), 0, g.shared); err != nil || g.tag != "" {
+		return err
+	}
+	g.consumed++
+	tag := "swarmiji-" + strconv.Itoa(g.consumed)
+	var deliveries <-chan amqp.Delivery
+	err := g.ch.Answered(func() (err error) {
+		deliveries, err = g.ch.Consume(g.sub.queue, tag, false, false, false, false, nil)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	received := make(chan struct{})
+	g.tag, g.received = tag, received
+	go func() { // ends with the consumer
+		defer close(received)
+		for m := range deliveries {
+			g.sub.push(g.add(&m))
+		}
+	}()
+	return nil
+}
+
+// cancel ends the consumer, if one runs, and waits until its last delivery is in the list. Call it
+// with g.rpc held.
+func (g *channel) cancel() error {
+	if g.tag == "" {
+		return nil
+	}
+	if err := g.ch.Cancel(g.tag, false); err != nil {
+		return err
+	}
+	g.tag = ""
+	<-g.received
+	return nil
+}
+
+// setThreshold sets the number of acknowledgements that are collected before one is sent: a quarter
+// of want, at least 1 and at most ackBatch. Unlimited: ackBatch.
+func (g *channel) setThreshold(want int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.threshold = ackBatch
+	if want >= 0 {
+		g.threshold = min(max(want/4, 1), ackBatch)
+	}
 }
 
 // close ends the use of the AMQP channel, which may be open or closed already. It sends the waiting
@@ -60,12 +138,20 @@ func (g *channel) close() {
 	g.timer.Stop()
 	close(g.lost)
 	g.mu.Unlock()
-	g.sub.takeHeld()
+	g.sub.mu.Lock()
+	g.sub.active = nil
+	g.sub.mu.Unlock()
+	g.rpc.Lock()
+	defer g.rpc.Unlock()
 	_ = g.ch.Close() // its answer shows that the server has the last acknowledgements
+	if g.tag != "" {
+		<-g.received
+	}
+	g.sub.takeHeld()
 }
 
 // add returns the delivery of m and appends it to the unsettled list. Tags ascend, because the
-// channel has one consumer.
+// channel has one consumer at a time.
 func (g *channel) add(m *amqp.Delivery) *delivery {
 	d := &delivery{channel: g, tag: m.DeliveryTag}
 	decode(&d.msg, m)
@@ -176,13 +262,9 @@ func (g *channel) sendAcks(all bool) {
 // Then it blocks until all other deliveries are settled, the channel is closed, or the Broker is
 // closed. Returns the error of the cancellation or of the round trip that follows it, without
 // waiting for the other deliveries.
-func (s *subscription) drain(g *channel, deliveries <-chan amqp.Delivery) error {
-	canceled := make(chan error, 1)
-	go func() { canceled <- g.ch.Cancel(consumerTag, false) }() // ends with the channel at the latest
-	for m := range deliveries {                                 // closed with the consumer
-		g.add(&m).giveBack()
-	}
-	err := <-canceled
+func (s *subscription) drain(g *channel) error {
+	g.rpc.Lock()
+	err := g.cancel()
 	for _, d := range s.takeHeld() {
 		d.giveBack()
 	}
@@ -190,6 +272,7 @@ func (s *subscription) drain(g *channel, deliveries <-chan amqp.Delivery) error 
 	if err == nil {
 		err = g.ch.Qos(1, 0, false) // a round trip: the messages are in the queue after it
 	}
+	g.rpc.Unlock()
 	s.signalReturned()
 	if err != nil {
 		return err

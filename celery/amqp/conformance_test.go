@@ -122,7 +122,7 @@ func harness(t testing.TB, srv *testserver.Rabbit) *brokertest.Harness {
 		Prefix: testserver.Namespace() + ".",
 		Secret: srv.Password(),
 		Promises: brokertest.Promises{
-			Durable: true, Order: true, Delays: true, Batch: true, Inspect: true, DeadLetters: true, Watch: true, MaxBody: testMaxBody,
+			Durable: true, Order: true, Delays: true, Batch: true, Resize: true, Inspect: true, DeadLetters: true, Watch: true, MaxBody: testMaxBody,
 		},
 		ModelChecks: 5,
 		ModelSteps:  15,

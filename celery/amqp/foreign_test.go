@@ -225,3 +225,61 @@ func TestRetriesOfPythonRaiseTheGeneration(t *testing.T) {
 		}
 	}
 }
+
+// The prefetch of a running consumer can change on each type of queue. A limit of the whole channel,
+// which only classic queues accept, would end the connection on others.
+func TestPrefetchOnQueuesOfEachType(t *testing.T) {
+	srv := testserver.RequireRabbit(t)
+	b := connected(t, srv)
+	for name, args := range map[string]client.Table{
+		"as Celery declares it": nil,
+		"classic":               {"x-queue-type": "classic"},
+		"with priorities":       {"x-max-priority": int32(10)},
+		"with a time to live":   {"x-message-ttl": int32(1_000_000)},
+		"quorum":                {"x-queue-type": "quorum"},
+		"quorum with a limit":   {"x-queue-type": "quorum", "x-delivery-limit": int32(5)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			q := testserver.Namespace()
+			on(t, srv, func(ch *client.Channel) error {
+				_, err := ch.QueueDeclare(q, true, false, false, false, args)
+				return err
+			})
+			for range 10 {
+				sendPython(t, srv, q, pythonHeaders(0))
+			}
+			s, err := b.Subscribe(testwait.Long(t), q, broker.SubscribeOptions{Prefetch: 2})
+			if err != nil {
+				t.Fatalf("Subscribe: %v", err)
+			}
+			take := func(n int) (ds []broker.Delivery) {
+				for range n {
+					d, err := s.Receive(testwait.Long(t))
+					if err != nil {
+						t.Fatalf("Receive: %v", err)
+					}
+					ds = append(ds, d)
+				}
+				return ds
+			}
+			resize := func(n int) {
+				if err := s.(broker.Resizer).SetPrefetch(testwait.Long(t), n); err != nil {
+					t.Fatalf("SetPrefetch(%d): %v", n, err)
+				}
+			}
+			first := take(2)
+			resize(0)
+			for _, d := range first {
+				if err := d.Ack(testwait.Long(t)); err != nil {
+					t.Fatalf("Ack: %v", err)
+				}
+			}
+			resize(8)
+			for _, d := range take(8) {
+				if err := d.Ack(testwait.Long(t)); err != nil {
+					t.Fatalf("Ack: %v", err)
+				}
+			}
+		})
+	}
+}

@@ -91,7 +91,7 @@ func encode(p *amqp.Publishing, m *broker.Message, maxBody int) error {
 	}
 	encodeOwn(p, m)
 	for k, v := range m.Properties {
-		if err := setProperty(p, k, v); err != nil {
+		if err := amqpconn.SetProperty(p, k, v); err != nil {
 			return err
 		}
 	}
@@ -135,7 +135,7 @@ func encodeCopy(p *amqp.Publishing, m *broker.Message) (dropped []string) {
 	for k, v := range m.Properties {
 		if k == "expiration" {
 			p.Expiration = v
-		} else if err := setProperty(p, k, v); err != nil {
+		} else if err := amqpconn.SetProperty(p, k, v); err != nil {
 			dropped = append(dropped, k)
 		}
 	}
@@ -190,38 +190,6 @@ func hideExpiration(p *amqp.Publishing) {
 		p.Headers[headerExpiration] = p.Expiration
 		p.Expiration = ""
 	}
-}
-
-// setProperty sets the native AMQP property k of p to v. Returns ErrMalformed if k is unknown, or
-// if v is longer than 255 bytes or not a valid number.
-func setProperty(p *amqp.Publishing, k, v string) error {
-	if len(v) > maxShort {
-		return fmt.Errorf("%w: property %.40q is longer than %d bytes", broker.ErrMalformed, k, maxShort)
-	}
-	switch k {
-	case "content-encoding":
-		p.ContentEncoding = v
-	case "correlation-id":
-		p.CorrelationId = v
-	case "reply-to":
-		p.ReplyTo = v
-	case "type":
-		p.Type = v
-	case "priority":
-		n, err := strconv.ParseUint(v, 10, 8)
-		if err != nil {
-			return fmt.Errorf("%w: property priority %.40q is not 0 to 255", broker.ErrMalformed, v)
-		}
-		p.Priority = uint8(n)
-	case "expiration":
-		if n, err := strconv.ParseUint(v, 10, 32); err != nil || n > math.MaxInt32 {
-			return fmt.Errorf("%w: property expiration %.40q is not a number of milliseconds", broker.ErrMalformed, v)
-		}
-		p.Expiration = v
-	default:
-		return fmt.Errorf("%w: unknown property %.40q", broker.ErrMalformed, k)
-	}
-	return nil
 }
 
 // decode fills m with the received message d; the body is shared. The id is Celery's header id, or

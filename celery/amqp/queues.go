@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"strings"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
@@ -61,6 +62,21 @@ func (b *Broker) declareWork(ctx context.Context, sess *amqpconn.Session, queue 
 		return err
 	}
 	return sess.Do(ctx, func(ch *amqp.Channel) error { return b.delays.BindOn(ch, sess, queue) })
+}
+
+// isClassic reports whether an existing queue is known to be a classic one. It waits for the server.
+// AMQP does not tell the type of a queue. But a declaration as a classic queue succeeds if the
+// queue has no other arguments, and otherwise the refusal names the argument that differs.
+// x-max-priority exists only on classic queues.
+func isClassic(ctx context.Context, sess *amqpconn.Session, queue string) (bool, error) {
+	err := sess.Do(ctx, func(ch *amqp.Channel) error {
+		_, err := ch.QueueDeclare(queue, true, false, false, false, amqp.Table{"x-queue-type": "classic"})
+		return err
+	})
+	if amqpconn.IsPrecondition(err) {
+		return strings.Contains(err.Error(), "'x-max-priority'"), nil
+	}
+	return err == nil, err
 }
 
 // warnDifference logs once for each key that a queue of the adapter exists with other settings.

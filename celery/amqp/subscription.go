@@ -14,11 +14,14 @@ import (
 	"github.com/swarmiji/swarmiji/internal/receive"
 )
 
+// unlimited is a prefetch without a limit. In SubscribeOptions that is 0, which means "stop" in
+// SetPrefetch.
+const unlimited = -1
+
 // subscription consumes one queue, on one channel at a time.
 type subscription struct {
-	b        *Broker
-	queue    string
-	prefetch int // 0: no limit
+	b     *Broker
+	queue string
 
 	fetch context.Context // ends with Close: no further messages are fetched
 	end   context.CancelFunc
@@ -29,6 +32,8 @@ type subscription struct {
 	ended    chan struct{} // closed when the goroutine has returned
 
 	mu     sync.Mutex
+	want   int                     // prefetch; 0 stops the fetching
+	active *channel                // nil without one
 	held   receive.Held[delivery]  // deliveries that Receive has not returned
 	line   *receive.Line[delivery] // callers of Receive; it fails while the server refuses access
 	ready  chan struct{}           // closed when the queue was consumed once, for Subscribe
@@ -58,8 +63,11 @@ func (b *Broker) Subscribe(ctx context.Context, queue string, o broker.Subscribe
 		return nil, amqpconn.BrokerError(err, "subscribe to", queue)
 	}
 	s := &subscription{
-		b: b, queue: queue, prefetch: min(o.Prefetch, math.MaxUint16),
+		b: b, queue: queue, want: min(o.Prefetch, math.MaxUint16),
 		returned: make(chan struct{}), ended: make(chan struct{}), ready: make(chan struct{}), faulty: make(chan struct{}),
+	}
+	if s.want == 0 {
+		s.want = unlimited
 	}
 	s.line = receive.NewLine(&s.mu, func(bool) *delivery { return s.held.Pop() })
 	s.fetch, s.end = context.WithCancel(b.stop)
@@ -111,34 +119,32 @@ func (s *subscription) consume(fetch context.Context, ch *amqpconn.Channel) erro
 	if err := s.b.declareWork(fetch, ch.Session(), s.queue); err != nil {
 		return err
 	}
-	if err := ch.Qos(s.prefetch, 0, false); err != nil {
-		return err
-	}
-	g := newChannel(s, ch)
-	defer g.close()
-	deliveries, err := ch.Consume(s.queue, consumerTag, false, false, false, false, nil)
+	classic, err := isClassic(fetch, ch.Session(), s.queue)
 	if err != nil {
 		return err
 	}
+	g := newChannel(s, ch, classic)
+	defer g.close()
+	s.mu.Lock()
+	s.active = g
+	s.mu.Unlock()
+	if err := g.adjust(); err != nil {
+		return err
+	}
 	s.begun()
-	for {
-		select {
-		case m, ok := <-deliveries:
-			if ok {
-				s.push(g.add(&m))
-				continue
-			}
-			if ch.IsClosed() {
-				<-ch.Done()
-				return ch.Err()
-			}
+	select {
+	case _, ok := <-g.cancelled:
+		if ok {
 			g.flushAcks()
 			return errCancelled
-		case <-fetch.Done():
 		}
-		break
+		<-ch.Done()
+		return ch.Err()
+	case <-ch.Done():
+		return ch.Err()
+	case <-fetch.Done():
+		return s.drain(g)
 	}
-	return s.drain(g, deliveries)
 }
 
 // begun records that the queue is consumed, which ends a failure of Receive and lets Subscribe
@@ -195,6 +201,35 @@ func (s *subscription) takeHeld() []*delivery {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.held.TakeAll()
+}
+
+// SetPrefetch implements [broker.Resizer]. When it returns nil the server has applied the prefetch.
+// Without a connection it is applied on the next one, and SetPrefetch does not wait for that.
+// Returns the server's error, or ctx's error if ctx ends first; n stays wanted then.
+//
+// On queues of another type than classic, messages that were fetched before the change do not count
+// against n.
+func (s *subscription) SetPrefetch(ctx context.Context, n int) error {
+	s.mu.Lock()
+	s.want = min(max(n, 0), math.MaxUint16)
+	g := s.active
+	s.mu.Unlock()
+	if g == nil {
+		return nil
+	}
+	done := make(chan error, 1)
+	go func() { done <- g.adjust() }() // ends with the channel at the latest
+	select {
+	case err := <-done:
+		select {
+		case <-g.lost: // the next channel uses the new prefetch
+			return nil
+		default:
+			return amqpconn.BrokerError(err, "set the prefetch of", s.queue)
+		}
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // Receive implements [broker.Subscription]. It blocks until a delivery is held, ctx ends, the

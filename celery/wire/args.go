@@ -23,8 +23,8 @@ type Args struct {
 //
 //   - An [Args] takes all arguments.
 //   - A struct takes one argument for each exported field.
-//   - Any other variable takes exactly one positional argument. So do structs that decode
-//     themselves, such as [time.Time].
+//   - Any other variable takes exactly one positional argument. A struct that decodes itself, such
+//     as [time.Time], counts as one.
 //   - A variable of type any takes one argument as it is, and other calls as an [Args].
 //
 // The tag of a field is `celery:"position,keyword,optional"`, each part may be left out. Without a
@@ -274,3 +274,8 @@ func (made *call) generic(c coding) (Args, error) {
 	}
 	return all, nil
 }
+
+var (
+	_ serializer.Composer = JSONArgs{}
+	_ serializer.Composer = MsgpackArgs{}
+)

@@ -187,10 +187,7 @@ func TestPrepend(t *testing.T) {
 		"nothing": {wire.JSONArgs{}, ``, `[[9007199254740993],{}]`, `[["id-1"],{}]`},
 		"msgpack": {wire.MsgpackArgs{}, "\x92\x91\x01\x80", "\x92\x92\xcf\x00\x20\x00\x00\x00\x00\x00\x01\x01\x80", "\x92\x92\xa4id-1\x01\x80"},
 	} {
-		composer := c.s.(interface {
-			Prepend([]byte, any) ([]byte, error)
-			PrependFailure([]byte, task.Failure) ([]byte, error)
-		})
+		composer := c.s.(serializer.Composer)
 		got, err := composer.Prepend([]byte(c.args), uint64(9007199254740993))
 		if err != nil || string(got) != c.want {
 			t.Errorf("%s: %q, %v, want %q", name, got, err, c.want)

@@ -171,7 +171,8 @@ func (f Format) readHeader(e *task.Envelope, name string, v any, unknown map[str
 // readOther keeps a header that the protocol does not have.
 func (f Format) readOther(e *task.Envelope, name string, v any, unknown map[string]any) error {
 	switch name {
-	case wire.HeaderLife, wire.HeaderLifeCopy, wire.HeaderHeld, wire.HeaderTurn, wire.HeaderBare: // of the message, not of the task
+	// of the message, not of the task
+	case wire.HeaderLife, wire.HeaderLifeCopy, wire.HeaderHeld, wire.HeaderTurn, wire.HeaderBare:
 		return nil
 	}
 	if knownHeaders[name] || strings.HasPrefix(name, "x-first-death-") || strings.HasPrefix(name, "x-last-death-") {
@@ -266,8 +267,8 @@ func (f Format) readEmbed(c coding, e *task.Envelope, data []byte) error {
 	return nil
 }
 
-// ChordSize returns the group whose size a message of [Format] says, and that size. It returns
-// false for a message of a group whose size is stored already, or of no group. The result store
+// ChordSize returns the group of a message of [Format] and the number of its members. It returns
+// false for a message without a group, or if the sender did not know the size. The result store
 // needs the size before the message is published, see Store.SetChordSize of package celery/redis.
 func ChordSize(m *broker.Message) (group task.ID, size int, ok bool) {
 	text, _ := m.Headers[headerChord].(string)

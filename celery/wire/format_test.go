@@ -126,7 +126,7 @@ var optEqual = cmp.Options{
 	}),
 }
 
-// TestEncodeCaptured writes what it has read, and reads the same again: a retry keeps the chain,
+// TestEncodeCaptured writes the decoded tasks, and reads the same again: a retry keeps the chain,
 // the callbacks and the chord.
 func TestEncodeCaptured(t *testing.T) {
 	for name, m := range captured {

@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"unicode"
 
 	lib "github.com/vmihailenco/msgpack/v5"
@@ -32,24 +31,14 @@ func (p *parameter) name() string { return shown(p.keyword) }
 // parameters are the parameters of a struct: first those with a position, in its order.
 type parameters []parameter
 
-// known holds the parameters of each struct type, or the error of its tags.
-var known sync.Map // reflect.Type to parameters or error
-
 // parametersOf returns the parameters of the struct type t. Returns an error for a tag that is not
 // valid, and for two fields with one position or keyword.
 func parametersOf(t reflect.Type) (parameters, error) {
-	found, ok := known.Load(t)
-	if !ok {
-		p, err := readParameters(t)
-		if found = p; err != nil {
-			found = fmt.Errorf("%v: %w", t, err)
-		}
-		known.Store(t, found)
+	p, err := readParameters(t)
+	if err != nil {
+		return nil, fmt.Errorf("%v: %w", t, err)
 	}
-	if err, ok := found.(error); ok {
-		return nil, err
-	}
-	return found.(parameters), nil
+	return p, nil
 }
 
 // readParameters does the work of parametersOf.

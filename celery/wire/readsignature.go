@@ -187,8 +187,8 @@ func (r *signatureReader) part(s *signature, name string) ([][]byte, error) {
 	return nil, fmt.Errorf("signature: %s without %s", s.name, name)
 }
 
-// chord returns the link of a group of tasks, with what follows it, and the membership of the last
-// task in another group.
+// chord returns the link of a group of tasks, with the tasks behind it, and the membership of the
+// last one in another group.
 func (r *signatureReader) chord(s *signature, tasks, body [][]byte) ([]task.Link, *task.Membership, error) {
 	l := task.Link{}
 	for _, m := range s.options {

@@ -11,8 +11,8 @@ import (
 
 // Headers of our own in Celery's messages. Python's workers ignore them.
 const (
-	// headerRest holds what an envelope has and Celery's message does not, as [serializer.RawFormat]
-	// writes it.
+	// headerRest holds the fields of an envelope that Celery's message does not have, in the form of
+	// [serializer.RawFormat].
 	headerRest = "swarmiji-celery"
 	// headerChord holds the id of the task's group and the number of its members: "id 3".
 	headerChord = "swarmiji-chord"
@@ -21,8 +21,7 @@ const (
 	headerOptions = "swarmiji-celery-options"
 )
 
-// carried are the keys of metadata that Celery's message carries, each with whether it carries the
-// value of m.
+// carried returns m without the keys whose values Celery's message carries.
 func carried(m *task.Metadata) task.Metadata {
 	rest := *m
 	if m.TimeLimit.Or(0) > 0 {
@@ -47,8 +46,8 @@ func carried(m *task.Metadata) task.Metadata {
 	return rest
 }
 
-// writeRest returns the part of an envelope that Celery's message does not carry, or "" if there is
-// none. Returns the error of [serializer.RawFormat].
+// writeRest returns rest, the fields of an envelope that Celery's message does not carry, as a text.
+// It returns "" if rest is zero. Returns the error of [serializer.RawFormat].
 func writeRest(rest *task.Envelope) (string, error) {
 	if reflect.ValueOf(*rest).IsZero() {
 		return "", nil

@@ -81,8 +81,8 @@ var clients = []client{
 	{
 		path: "github.com/vmihailenco/msgpack/v5",
 		// the tests of rawmsgpack compare it with the library
-		may:   []string{"serializer/msgpack", "internal/rawmsgpack"},
-		reach: []string{"internal/wire", "revoke", "deadletter", "workflow", "inspect", "inspect/internal/*", "inspect/inspecttest", "inspect/httpinspect", "dashboard", "dashboard/internal/pages", "producer", "consumer", "consumer/internal/workflow", "consumer/internal/intx", "consumer/internal/wakes", "consumer/internal/answers", "consumer/internal/steps", "consumer/internal/lives", "consumer/internal/bursting", "consumer/internal/checkpoints", "internal/endtoend", "tasktest", "health", "resultstore/*", "open", "open/...", "@programs"},
+		may:   []string{"serializer/msgpack", "internal/rawmsgpack", "celery/wire"},
+		reach: []string{"internal/wire", "revoke", "deadletter", "workflow", "inspect", "inspect/internal/*", "inspect/inspecttest", "inspect/httpinspect", "dashboard", "dashboard/internal/pages", "producer", "consumer", "consumer/internal/workflow", "consumer/internal/intx", "consumer/internal/wakes", "consumer/internal/answers", "consumer/internal/steps", "consumer/internal/lives", "consumer/internal/bursting", "consumer/internal/checkpoints", "internal/endtoend", "tasktest", "health", "resultstore/*", "open", "open/...", "celery", "celery/...", "@programs"},
 		why:   "bytes from outside reach it only after the pre-scan",
 	},
 	{
@@ -91,7 +91,7 @@ var clients = []client{
 		reach: []string{ // NATS brings it along
 			"internal/wire", "revoke", "deadletter", "workflow", "inspect", "inspect/internal/*", "inspect/inspecttest", "inspect/httpinspect", "dashboard", "dashboard/internal/pages", "producer", "consumer", "consumer/internal/workflow", "consumer/internal/intx", "consumer/internal/wakes", "consumer/internal/answers", "consumer/internal/steps", "consumer/internal/lives", "consumer/internal/bursting", "consumer/internal/checkpoints", "resultstore/*", "events/*",
 			"internal/natsconn", "broker/natsbroker", "broker/natsbroker/embedded",
-			"schedule/natsschedule", "settings/natssettings", "internal/testserver", "internal/testserver/natsd", "internal/endtoend", "tasktest", "health", "open", "open/...", "@programs",
+			"schedule/natsschedule", "settings/natssettings", "internal/testserver", "internal/testserver/natsd", "internal/endtoend", "tasktest", "health", "open", "open/...", "celery", "celery/...", "@programs",
 		},
 		why: "producers and consumers read what is compressed; a program that only defines tasks does not link it",
 	},

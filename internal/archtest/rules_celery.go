@@ -16,6 +16,12 @@ var celeryLayers = []rule{
 		"all stores over RabbitMQ share the reply queues",
 	},
 	{
+		"L2",
+		[]string{"celery/wire"},
+		[]string{"task", "broker", "serializer", "serializer/msgpack", "resultstore", "internal/wire", "@leaves"},
+		"the messages and results of another protocol are values of the ports, and nothing here sends them",
+	},
+	{
 		"L3",
 		[]string{"celery/amqp"},
 		[]string{"broker", "internal/amqpdead", "internal/amqpdelay", "@connects", "@conns", "@leaves"},

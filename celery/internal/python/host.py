@@ -60,6 +60,11 @@ def same(value):
     return value
 
 
+@app.task(name="py.kind")
+def kind(value):
+    return type(value).__name__
+
+
 @app.task(name="py.fail")
 def fail(text="broken", *more):
     raise ValueError(text, *more)
