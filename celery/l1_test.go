@@ -163,14 +163,14 @@ type failedFromPython struct {
 }
 
 var failuresFromPython = []failedFromPython{
-	{name: "an error", call: send("go.fail", "'out of paper'"), kind: "errorString", module: "errors", text: "out of paper", runs: 1},
-	{name: "an error with a type", call: send("go.fail", "'payment'"), kind: "errPayment", module: "celery_test", text: "no cover for 7", runs: 1},
+	{name: "an error", call: send("go.fail", "'out of paper'"), kind: "errorString", text: "out of paper", runs: 1},
+	{name: "an error with a type", call: send("go.fail", "'payment'"), kind: "errPayment", text: "no cover for 7", runs: 1},
 	{name: "an exception of Python", call: send("go.pyerror", "'k'"), kind: "KeyError", module: "builtins", text: "k", args: []any{"k", 2.0}, runs: 1},
-	{name: "a panic", call: send("go.panic", "*[]"), kind: "Panic", module: "swarmiji", text: "out of range", runs: 1},
+	{name: "a panic", call: send("go.panic", "*[]"), kind: "Panic", text: "out of range", runs: 1},
 	{name: "no retry is left", call: send("go.later", "99"), text: "attempt 3", runs: 4},
 	{name: "an argument is missing", call: send("go.add", "1"), kind: "TypeError", module: "builtins", text: "y"},
 	{name: "an argument too many", call: send("go.add", "1, 2, 3"), kind: "TypeError", module: "builtins"},
-	{name: "an unknown keyword", call: send("go.add", "1, kwargs=dict(z=2)"), kind: "TypeError", module: "builtins", text: "z"},
+	{name: "an unknown keyword", call: send("go.add", "1, 2, kwargs=dict(z=2)"), kind: "TypeError", module: "builtins", text: "z"},
 	{name: "an argument of another type", call: send("go.add", "1, 'two'"), kind: "TypeError", module: "builtins", text: "y"},
 	{name: "a soft time limit", call: `sig("go.slow", "s", queue=GOQ).apply_async(soft_time_limit=0.1)`, kind: "SoftTimeLimitExceeded", module: "billiard.exceptions", runs: 1},
 	{name: "a hard time limit", call: `sig("go.slow", "h", queue=GOQ).apply_async(time_limit=0.1)`, kind: "TimeLimitExceeded", module: "billiard.exceptions", runs: 1},

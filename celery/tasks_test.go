@@ -39,11 +39,11 @@ var (
 	goSame  = task.New[any, any]("go.same")
 	goPage  = task.New[page, string]("go.page")
 	goOrder = task.New[order, int]("go.order")
-	goFail  = task.New[string, int]("go.fail")
+	goFail  = task.New[string, int]("go.fail", task.WithMaxRetries(0))
 	goPy    = task.New[string, int]("go.pyerror")
-	goLater = task.New[int, int]("go.later")
+	goLater = task.New[int, int]("go.later", task.WithMaxRetries(3))
 	goSlow  = task.New[string, string]("go.slow")
-	goPanic = task.New[celery.Args, int]("go.panic")
+	goPanic = task.New[celery.Args, int]("go.panic", task.WithMaxRetries(0))
 	goBytes = task.New[[]byte, int]("go.bytes")
 	goAbout = task.New[celery.Args, map[string]any]("go.about")
 )
@@ -115,7 +115,7 @@ func (w *world) handle(r task.Registrar) error {
 				return 0, task.Fail(&errPayment{7})
 			}
 			return 0, task.Fail(errors.New(text))
-		}, task.WithMaxRetries(0)),
+		}),
 		goPy.Handle(r, func(ctx context.Context, text string) (int, error) {
 			w.note(ctx, text)
 			return 0, task.Fail(&task.RemoteError{Type: "KeyError", Module: "builtins", Message: text, Args: []any{text, int64(2)}})
@@ -126,13 +126,13 @@ func (w *world) handle(r task.Registrar) error {
 			} else {
 				return r.Retries, nil
 			}
-		}, task.WithMaxRetries(3)),
+		}),
 		goSlow.Handle(r, func(ctx context.Context, what string) (string, error) {
 			w.note(ctx, what)
 			<-ctx.Done()
 			return "", task.Fail(context.Cause(ctx))
 		}),
-		goPanic.Handle(r, func(ctx context.Context, a celery.Args) (int, error) { w.note(ctx, a); panic("out of range") }, task.WithMaxRetries(0)),
+		goPanic.Handle(r, func(ctx context.Context, a celery.Args) (int, error) { w.note(ctx, a); panic("out of range") }),
 		goBytes.Handle(r, func(ctx context.Context, b []byte) (int, error) { w.note(ctx, b); return len(b), nil }),
 		goAbout.Handle(r, func(ctx context.Context, a celery.Args) (map[string]any, error) {
 			r := w.note(ctx, a)

@@ -98,7 +98,9 @@ func start(tb testing.TB, dir, mode string, c Config) *process {
 			if err != nil {
 				return
 			}
-			p.lines <- line
+			if line[0] == '{' { // not a line of the worker's banner
+				p.lines <- line
+			}
 		}
 	}()
 	var ready struct{ Ready bool }
