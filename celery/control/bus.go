@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"maps"
+	"os"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -23,6 +25,9 @@ type Config struct {
 	// Batch configures how events are collected into messages and how many may wait. Zero: the
 	// defaults of [events.BatcherConfig].
 	Batch events.BatcherConfig
+	// Host is the name of the machine. A node of this process is NODE@HOST for Celery, unless its id
+	// has a "@". Default: os.Hostname().
+	Host string
 	// Buffer is the number of events that wait in this process for each slow subscription. Beyond it
 	// the oldest are dropped and counted. 0: [DefaultBuffer], 8,192.
 	Buffer int
@@ -31,13 +36,16 @@ type Config struct {
 // Bus is an [events.EventBus] on Celery's exchange of events. It keeps no events, so that it is not
 // an [events.Retainer]. All methods are safe for concurrent use.
 //
-//   - The type, the task and the node of an event are Celery's fields type, uuid and hostname.
+//   - The type, the task and the node of an event are Celery's fields type, uuid and hostname. The
+//     hostname of the node "a" is "a@HOST".
+//   - Producers are not shown to Celery, which would take them for workers. Their task-sent is.
 //   - An attempt that failed and will be repeated is task-retried for Celery.
 //   - A worker-offline about another node is sent under a type that Celery does not know: its
 //     monitors decide by the heartbeats alone.
 //   - All other fields arrive at buses of this package without a change. Celery ignores them.
 type Bus struct {
 	transport Transport
+	host      string
 	buffer    int
 	batcher   *events.Batcher
 	clock     clock
@@ -65,12 +73,25 @@ func NewBus(c Config) (*Bus, error) {
 	if c.Buffer == 0 {
 		c.Buffer = DefaultBuffer
 	}
+	if c.Host == "" {
+		if c.Host, _ = os.Hostname(); c.Host == "" {
+			c.Host = "localhost"
+		}
+	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
-	b := &Bus{transport: c.Transport, buffer: c.Buffer, open: make(map[*subscription]struct{}), beats: make(map[string]events.Event)}
+	b := &Bus{transport: c.Transport, host: c.Host, buffer: c.Buffer, open: make(map[*subscription]struct{}), beats: make(map[string]events.Event)}
 	b.batcher = events.NewBatcher(b.send, c.Batch)
 	return b, nil
+}
+
+// celeryName returns the name of a node for Celery.
+func (b *Bus) celeryName(node string) string {
+	if node == "" || strings.Contains(node, "@") {
+		return node
+	}
+	return node + "@" + b.host
 }
 
 // send publishes a message of the batcher in Celery's form. Events of tasks that follow each other
@@ -95,7 +116,7 @@ func (b *Bus) send(ctx context.Context, message []byte, _ int) error {
 	}
 	for i := range es {
 		e := &es[i]
-		m := toCelery(e, b.clock.forward())
+		m := toCelery(e, b.celeryName(e.NodeID), b.clock.forward())
 		if isTask(m) {
 			list = append(list, m)
 			continue
@@ -116,7 +137,7 @@ func (b *Bus) send(ctx context.Context, message []byte, _ int) error {
 
 // publish publishes a body on the exchange of events.
 func (b *Bus) publish(ctx context.Context, key, node string, body []byte) error {
-	return b.transport.Publish(ctx, &Message{Exchange: Events, Key: key, Headers: map[string]any{"hostname": node}, JSON: true, Body: body})
+	return b.transport.Publish(ctx, &Message{Exchange: Events, Key: key, Headers: map[string]any{"hostname": b.celeryName(node)}, JSON: true, Body: body})
 }
 
 // Publish implements [events.EventBus]: it calls PublishNow and ignores its context.

@@ -27,11 +27,11 @@ func commands(name string) command {
 		return stats
 	case "active", "dump_active":
 		return func(_ context.Context, c *call) (any, error) {
-			return requests(c.node.NodeID(), c.node.Active(), true), nil
+			return requests(c.service.name(c.node), c.node.Active(), true), nil
 		}
 	case "reserved", "dump_reserved":
 		return func(_ context.Context, c *call) (any, error) {
-			return requests(c.node.NodeID(), c.node.Reserved(), false), nil
+			return requests(c.service.name(c.node), c.node.Reserved(), false), nil
 		}
 	case "scheduled", "dump_schedule":
 		// a delayed task waits in the message broker, and the node does not know of it
@@ -301,7 +301,7 @@ func hello(ctx context.Context, c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if from == c.node.NodeID() {
+	if from == c.service.name(c.node) {
 		return nil, nil
 	}
 	if err := c.service.revokeNew(ctx, c.node, c.args["revoked"]); err != nil {

@@ -53,7 +53,7 @@ func fromCelery(m *Message, c *clock) (es []events.Event, ok bool) {
 // than Event.Fields.
 func reserved(name string) bool {
 	switch name {
-	case "type", "hostname", "timestamp", "pid", "clock", "utcoffset", "uuid", ownField,
+	case "type", "hostname", "timestamp", "pid", "clock", "utcoffset", "uuid", "node", ownField,
 		"name", "args", "kwargs", "retries", "queue", "root_id", "parent_id", "eta", "expires", "exchange", "routing_key",
 		"result", "runtime", "pool", "exception", "traceback", "signum",
 		"host", "role", "freq", "sw_ident", "sw_ver", "sw_sys", "active", "processed", "loadavg", "load", "mem", "queues", "stuck", "reserved":
@@ -101,6 +101,9 @@ func fromFields(m map[string]any) (e events.Event, ok bool) {
 		return fromOwn(own)
 	}
 	e = events.Event{Type: strings.TrimPrefix(f.text("type"), ownPrefix), NodeID: f.text("hostname"), TaskID: task.ID(f.text("uuid"))}
+	if node := f.text("node"); node != "" {
+		e.NodeID = node
+	}
 	if t := f.number("timestamp"); t > 0 && t < 1<<38 {
 		e.Time = time.UnixMilli(int64(math.Round(t * 1000)))
 	}

@@ -31,10 +31,15 @@ func celeryType(e *events.Event) string {
 	case e.Type == events.TaskFailed && e.Retry && e.TaskID != "":
 		return "task-retried"
 	case strings.HasPrefix(e.Type, "task-") && (e.TaskID == "" || e.Type == events.TaskRevoke),
-		strings.HasPrefix(e.Type, "worker-") && (e.Worker == nil || e.NodeID == "" || e.Worker.Observer != ""):
+		strings.HasPrefix(e.Type, "worker-") && !ofConsumer(e):
 		return ownPrefix + e.Type
 	}
 	return e.Type
+}
+
+// ofConsumer reports whether a consumer has sent e about itself.
+func ofConsumer(e *events.Event) bool {
+	return e.NodeID != "" && e.Worker != nil && e.Worker.Observer == "" && e.Worker.Role != events.RoleProducer
 }
 
 // isTask reports whether Celery takes m for an event of a task, which may be in a list.
@@ -43,16 +48,19 @@ func isTask(m map[string]any) bool { return strings.HasPrefix(m["type"].(string)
 // routingKey returns the routing key of an event in Celery's form.
 func routingKey(m map[string]any) string { return strings.ReplaceAll(m["type"].(string), "-", ".") }
 
-// toCelery returns e in Celery's form. If the form cannot express all of e, it has the field
-// ownField, too.
-func toCelery(e *events.Event, clock int64) map[string]any {
+// toCelery returns e in Celery's form. name is the name of its node for Celery. If the form cannot
+// express all of e, it has the field ownField, too.
+func toCelery(e *events.Event, name string, clock int64) map[string]any {
 	m := map[string]any{
-		"type": celeryType(e), "hostname": e.NodeID, "timestamp": seconds(e.Time), "pid": os.Getpid(), "clock": clock, "utcoffset": utcOffset(),
+		"type": celeryType(e), "hostname": name, "timestamp": seconds(e.Time), "pid": os.Getpid(), "clock": clock, "utcoffset": utcOffset(),
 	}
-	for name, v := range e.Fields {
-		if !reserved(name) {
-			m[name] = v
+	for key, v := range e.Fields {
+		if !reserved(key) {
+			m[key] = v
 		}
+	}
+	if name != e.NodeID {
+		m["node"] = e.NodeID
 	}
 	if e.TaskID != "" {
 		m["uuid"] = string(e.TaskID)

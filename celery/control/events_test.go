@@ -37,7 +37,7 @@ func wantJSON(t *testing.T, got map[string]any, want string) {
 func TestSentEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tr := newMemory()
-		b, err := control.NewBus(control.Config{Transport: tr})
+		b, err := control.NewBus(control.Config{Transport: tr, Host: "vm"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -172,7 +172,7 @@ func TestPythonEvents(t *testing.T) {
 func deliver(t testing.TB, body string, invalid uint64) (es []events.Event) {
 	t.Helper()
 	tr := newMemory()
-	b, err := control.NewBus(control.Config{Transport: tr})
+	b, err := control.NewBus(control.Config{Transport: tr, Host: "vm"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -228,7 +228,7 @@ func FuzzEvents(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
 		tr := newMemory()
-		b, err := control.NewBus(control.Config{Transport: tr})
+		b, err := control.NewBus(control.Config{Transport: tr, Host: "vm"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -247,7 +247,7 @@ func FuzzEvents(f *testing.F) {
 func TestTaskEventsCanBeDisabled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tr := newMemory()
-		b, err := control.NewBus(control.Config{Transport: tr})
+		b, err := control.NewBus(control.Config{Transport: tr, Host: "vm"})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -98,7 +98,7 @@ func (n *fakeNode) note(call string, args ...any) error {
 	return err
 }
 
-func (n *fakeNode) NodeID() string   { return "go@vm" }
+func (n *fakeNode) NodeID() string   { return "go" }
 func (n *fakeNode) Queues() []string { return n.queues }
 func (n *fakeNode) Stats() node.Stats {
 	return node.Stats{Queues: []node.QueueStats{{Name: "q", Workers: n.workers, Prefetch: 8}}, Totals: map[string]uint64{"started": 3}}
@@ -134,7 +134,7 @@ func (n *fakeNode) Revoke(_ context.Context, terminate bool, ids ...task.ID) err
 func served(t testing.TB, n node.Node, c control.ServiceConfig) (*memory, *control.Bus, *control.Service) {
 	t.Helper()
 	tr := newMemory()
-	bus, err := control.NewBus(control.Config{Transport: tr})
+	bus, err := control.NewBus(control.Config{Transport: tr, Host: "vm"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -47,7 +47,7 @@ func queryTask(_ context.Context, c *call) (any, error) {
 	add := func(state string, ts []node.Task) {
 		for i := range ts {
 			if slices.Contains(ids, string(ts[i].ID)) {
-				out[string(ts[i].ID)] = []any{state, requestInfo(c.node.NodeID(), &ts[i], state == "active")}
+				out[string(ts[i].ID)] = []any{state, requestInfo(c.service.name(c.node), &ts[i], state == "active")}
 			}
 		}
 	}

@@ -32,7 +32,7 @@ func (s *Service) mingle(ctx context.Context, n node.Node) {
 		defer s.closeListener(ctx, n, l)
 		var body []byte
 		body, err = json.Marshal(map[string]any{
-			"method": "hello", "arguments": map[string]any{"from_node": n.NodeID(), "revoked": s.revoked.forMingle(time.Now())},
+			"method": "hello", "arguments": map[string]any{"from_node": s.name(n), "revoked": s.revoked.forMingle(time.Now())},
 			"destination": nil, "pattern": nil, "matcher": nil,
 			"ticket": ticket, "reply_to": map[string]any{"exchange": Replies.String(), "routing_key": oid},
 		})
@@ -63,7 +63,7 @@ func (s *Service) merge(ctx context.Context, n node.Node, m *Message) error {
 		return err
 	}
 	for from, r := range replies {
-		if from == n.NodeID() || r == nil {
+		if from == s.name(n) || r == nil {
 			continue
 		}
 		s.cfg.Bus.clock.adjust(r.Clock)

@@ -62,8 +62,8 @@ func readRequest(m *Message) (*request, error) {
 	return &r, nil
 }
 
-// concerns reports whether the node with this id must execute r: r names the node, has a pattern
-// that matches its id, or has neither. Returns an error for a pattern that cannot be read.
+// concerns reports whether the node with this name must execute r: r names the node, has a pattern
+// that matches it, or has neither. Returns an error for a pattern that cannot be read.
 func (r *request) concerns(id string) (bool, error) {
 	if len(r.Destination) > 0 {
 		return slices.Contains(r.Destination, id), nil
@@ -97,7 +97,7 @@ func (r *request) answered() bool {
 
 // answer sends the reply of n to the sender of r. It counts and logs a failure.
 func (s *Service) answer(ctx context.Context, n node.Node, r *request, reply any) {
-	body, err := json.Marshal(map[string]any{n.NodeID(): reply})
+	body, err := json.Marshal(map[string]any{s.name(n): reply})
 	if err == nil {
 		headers := map[string]any{"clock": s.cfg.Bus.clock.forward()}
 		if ticket, ok := r.Ticket.(string); ok {

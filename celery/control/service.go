@@ -99,7 +99,7 @@ func (s *Service) Start(ctx context.Context, n node.Node) (serve, end func()) {
 	ready, opened, ended := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
-		l, err := s.cfg.Bus.transport.Listen(ctx, Mailbox{Exchange: Commands, Node: n.NodeID()}, func(m *Message) {
+		l, err := s.cfg.Bus.transport.Listen(ctx, Mailbox{Exchange: Commands, Node: s.name(n)}, func(m *Message) {
 			select {
 			case <-ready:
 				s.handle(ctx, n, m)
@@ -131,6 +131,9 @@ func (s *Service) Start(ctx context.Context, n node.Node) (serve, end func()) {
 	}
 }
 
+// name returns the name of n for Celery.
+func (s *Service) name(n node.Node) string { return s.cfg.Bus.celeryName(n.NodeID()) }
+
 // closeListener closes l within closeTime, also after the end of ctx, and logs a failure.
 func (s *Service) closeListener(ctx context.Context, n node.Node, l Listener) {
 	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTime)
@@ -149,7 +152,7 @@ func (s *Service) handle(ctx context.Context, n node.Node, m *Message) {
 	r, err := readRequest(m)
 	if err == nil {
 		var mine bool
-		if mine, err = r.concerns(n.NodeID()); err == nil && !mine {
+		if mine, err = r.concerns(s.name(n)); err == nil && !mine {
 			s.notMine.Add(1)
 			return
 		}
