@@ -24,8 +24,14 @@ var celeryLayers = []rule{
 	{
 		"L3",
 		[]string{"celery/amqp"},
-		[]string{"broker", "internal/amqpdead", "internal/amqpdelay", "@connects", "@conns", "@leaves"},
-		"an adapter knows its ports and never another adapter",
+		[]string{"broker", "resultstore", "serializer", "task", "celery/wire", "internal/amqpdead", "internal/amqpdelay", "internal/amqpreplies", "@connects", "@conns", "@leaves"},
+		"an adapter knows its ports and the form of its results, and never another adapter",
+	},
+	{
+		"L5",
+		[]string{"bench/celery"},
+		[]string{"task", "broker", "serializer", "router", "producer", "consumer", "celery/amqp", "celery/wire", "@connects", "internal/testserver"},
+		"it measures the adapters beside Python, on a server of its own",
 	},
 	{
 		"L3",
