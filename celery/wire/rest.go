@@ -46,7 +46,7 @@ func carried(m *task.Metadata) task.Metadata {
 	return rest
 }
 
-// writeRest returns rest, the fields of an envelope that Celery's message does not carry, as a text.
+// writeRest returns rest as a text: the fields of an envelope that Celery's message does not carry.
 // It returns "" if rest is zero. Returns the error of [serializer.RawFormat].
 func writeRest(rest *task.Envelope) (string, error) {
 	if reflect.ValueOf(*rest).IsZero() {

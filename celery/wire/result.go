@@ -102,6 +102,7 @@ func encodeResult(c coding, r *resultstore.Record) ([]byte, error) {
 	own := ownOf(r)
 	result := null
 	var traceback any
+	var back *task.RemoteError // the error that the document has without its own part
 	switch {
 	case r.State == task.StateSucceeded:
 		value, exact := plainResult(c, r)
@@ -126,11 +127,10 @@ func encodeResult(c coding, r *resultstore.Record) ([]byte, error) {
 		if e.Stack != "" {
 			traceback = utf.Cut(e.Stack, task.MaxStack)
 		}
-		ownError(own, r.Error, x)
+		back = FromException(x, e.Stack)
 	}
-	if r.Error != nil && (r.State == task.StateSucceeded || celeryState(r.State) == stateStarted) {
-		ownError(own, r.Error, Exception{})
-		own["stack"] = utf.Cut(r.Error.Stack, task.MaxStack)
+	if err := ownError(own, r, back); err != nil {
+		return nil, err
 	}
 	done := any(nil)
 	if r.State.Terminal() && !r.FinishedAt.IsZero() {
@@ -301,7 +301,7 @@ func readChildren(c coding, data []byte) []task.ID {
 				child = pair[0]
 			}
 		}
-		if id, ok := child.(string); ok && task.ID(id).Check() == nil && len(ids) < resultstore.MaxChildren {
+		if id, ok := child.(string); ok && len(ids) < resultstore.MaxChildren {
 			ids = append(ids, task.ID(id))
 		}
 	}

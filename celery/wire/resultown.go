@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/internal/utf"
+	"github.com/swarmiji/swarmiji/internal/wire"
 	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/serializer"
 	"github.com/swarmiji/swarmiji/task"
@@ -33,7 +34,7 @@ func ownOf(r *resultstore.Record) map[string]any {
 			own[key] = serializer.Milli(t)
 		}
 	}
-	if recordState(celeryState(r.State)) != r.State && r.State != task.StateExpired {
+	if recordState(celeryState(r.State)) != r.State || r.State == task.StateRevoked {
 		own["state"] = string(r.State)
 	}
 	text("name", r.Name)
@@ -62,22 +63,27 @@ func ownResult(own map[string]any, r *resultstore.Record) {
 	}
 }
 
-// ownError adds the error of a record, if Go would not read the same one from the exception x.
-func ownError(own map[string]any, e *task.RemoteError, x Exception) {
-	if e == nil {
-		own["no_error"] = true
-		return
+// ownError adds the error e of the record r, if Go would not read the same one from the document.
+// back is the error that Go would read from it.
+func ownError(own map[string]any, r *resultstore.Record, back *task.RemoteError) error {
+	if r.Error == nil {
+		if back != nil {
+			own["no_error"] = true
+		}
+		return nil
 	}
-	back := FromException(x, e.Stack)
-	if e.Step != "" {
-		own["step"] = utf.Cut(e.Step, 255)
+	e := *r.Error
+	if back != nil {
+		e.Stack = "" // it is the traceback
+		b := *back
+		b.Stack = ""
+		if reflect.DeepEqual(&e, &b) {
+			return nil
+		}
 	}
-	if e.StepID != "" {
-		own["step_id"] = utf.Cut(string(e.StepID), 255)
-	}
-	if back.Type != e.Type || back.Module != e.Module || back.Message != e.Message || !reflect.DeepEqual(back.Args, e.Args) {
-		own["error"] = []any{utf.Cut(e.Type, task.MaxErrorText), utf.Cut(e.Module, 255), utf.Cut(e.Message, task.MaxErrorText), e.Args != nil}
-	}
+	data, err := wire.EncodeRecord(&resultstore.Record{ID: r.ID, State: task.StateFailed, Error: &e})
+	own["error"] = encodeBytes(data)
+	return err
 }
 
 // encodeBytes returns data in a form that both encodings hold.
@@ -124,35 +130,37 @@ func readOwnRecord(c coding, data []byte, r *resultstore.Record) error {
 	} else if r.State == task.StateSucceeded && string(r.Result) == nullOf(c) {
 		r.ContentType, r.Result = "", nil
 	}
-	readOwnError(own, r)
+	if err := readOwnError(own, r); err != nil {
+		return fmt.Errorf("%s: error: %w", keyOwn, err)
+	}
 	return nil
 }
 
 // readOwnError sets the error of r as ownError wrote it.
-func readOwnError(own map[string]any, r *resultstore.Record) {
+func readOwnError(own map[string]any, r *resultstore.Record) error {
 	if own["no_error"] == true {
 		r.Error = nil
 	}
-	parts, _ := own["error"].([]any)
-	if stack, ok := own["stack"].(string); ok && r.Error == nil {
-		r.Error = &task.RemoteError{Stack: stack}
+	text, ok := own["error"].(string)
+	if !ok {
+		return nil
 	}
-	if r.Error == nil {
-		return
+	data, err := base64.StdEncoding.DecodeString(text)
+	if err != nil {
+		return err
 	}
-	r.Error.Step, _ = own["step"].(string)
-	if id, ok := own["step_id"].(string); ok {
-		r.Error.StepID = task.ID(id)
+	kept, err := wire.DecodeRecord(data)
+	if err != nil {
+		return err
 	}
-	if len(parts) != 4 {
-		return
+	if kept.Error == nil {
+		return errType
 	}
-	r.Error.Type, _ = parts[0].(string)
-	r.Error.Module, _ = parts[1].(string)
-	r.Error.Message, _ = parts[2].(string)
-	if parts[3] != true {
-		r.Error.Args = nil
+	if r.Error != nil {
+		kept.Error.Stack = r.Error.Stack
 	}
+	r.Error = kept.Error
+	return nil
 }
 
 // nullOf returns the encoded value null.

@@ -24,11 +24,11 @@ var clients = []client{
 	{
 		path: "github.com/redis/go-redis/v9",
 		may: []string{
-			"internal/redisconn", "broker/redisbroker", "broker/hworkerbroker", "resultstore/redisresults", "events/redisevents",
+			"internal/redisconn", "broker/redisbroker", "broker/hworkerbroker", "resultstore/redisresults", "celery/redis", "events/redisevents",
 			"limit/redislimit", "schedule/redisschedule", "settings/redissettings", "internal/testserver",
 			"open/internal/redisparts", "open/hworker", "bench/...",
 		},
-		reach: []string{"open/redis", "open/all", "@programs"},
+		reach: []string{"open/redis", "open/all", "celery", "celery/internal/*", "@programs"},
 		why:   "Redis stays inside its adapters, which take the client's own options; open/internal/redisparts fills these in from a URL",
 	},
 	{

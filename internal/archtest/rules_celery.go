@@ -45,4 +45,10 @@ var celeryLayers = []rule{
 		[]string{"celery/control", "events", "@connects", "@conns"},
 		"the adapter of a transport knows its port and its client",
 	},
+	{
+		"L3",
+		[]string{"celery/redis"},
+		[]string{"resultstore", "task", "serializer", "celery/wire", "internal/wire", "@connects", "@conns", "@leaves"},
+		"an adapter knows its own port and never another adapter",
+	},
 }
