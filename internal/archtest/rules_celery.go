@@ -35,6 +35,18 @@ var celeryLayers = []rule{
 	},
 	{
 		"L3",
+		[]string{"celery/control"},
+		[]string{"events", "control", "task", "internal/glob", "@leaves"},
+		"Celery's events and commands, over a transport that an adapter gives",
+	},
+	{
+		"L3",
+		[]string{"celery/amqpcontrol"},
+		[]string{"celery/control", "events", "@connects", "@conns"},
+		"the adapter of a transport knows its port and its client",
+	},
+	{
+		"L3",
 		[]string{"celery/redis"},
 		[]string{"resultstore", "task", "serializer", "celery/wire", "internal/wire", "@connects", "@conns", "@leaves"},
 		"an adapter knows its own port and never another adapter",
