@@ -26,6 +26,7 @@ type Broker struct {
 	direct *amqpconn.Publisher
 	delays *amqpdelay.Delays
 	warned sync.Map // the AMQP queues whose other settings were logged
+	levels sync.Map // the queues that Declare has named with levels
 	scans  amqpdead.Scans
 
 	stop context.Context // ends when the Broker releases its resources

@@ -17,7 +17,7 @@ type client struct {
 var clients = []client{
 	{
 		path:  "github.com/rabbitmq/amqp091-go",
-		may:   []string{"internal/amqpconn", "internal/amqpdead", "internal/amqpdelay", "internal/amqpreplies", "broker/amqpbroker", "celery/amqp", "resultstore/amqpresults", "events/amqpevents", "internal/testserver", "bench/..."},
+		may:   []string{"internal/amqpconn", "internal/amqpdead", "internal/amqpdelay", "internal/amqpreplies", "broker/amqpbroker", "celery/amqp", "celery/amqpcontrol", "resultstore/amqpresults", "events/amqpevents", "internal/testserver", "bench/..."},
 		reach: []string{"open/amqp", "open/all", "@programs"},
 		why:   "AMQP stays inside its adapters",
 	},

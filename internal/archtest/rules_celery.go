@@ -35,6 +35,18 @@ var celeryLayers = []rule{
 	},
 	{
 		"L3",
+		[]string{"celery/control"},
+		[]string{"events", "control", "task", "internal/glob", "@leaves"},
+		"Celery's events and commands, over a transport that an adapter gives",
+	},
+	{
+		"L3",
+		[]string{"celery/amqpcontrol"},
+		[]string{"celery/control", "events", "@connects", "@conns"},
+		"the adapter of a transport knows its port and its client",
+	},
+	{
+		"L3",
 		[]string{"celery/redis"},
 		[]string{"resultstore", "task", "serializer", "celery/wire", "internal/wire", "@connects", "@conns", "@leaves"},
 		"an adapter knows its own port and never another adapter",
@@ -42,7 +54,7 @@ var celeryLayers = []rule{
 	{
 		"L5",
 		[]string{"celery"},
-		[]string{"task", "broker", "resultstore", "serializer", "serializer/msgpack", "router", "middleware", "producer", "consumer", "celery/wire", "celery/amqp", "celery/redis", "connect/amqpconnect", "@leaves"},
+		[]string{"task", "broker", "resultstore", "serializer", "serializer/msgpack", "router", "middleware", "producer", "consumer", "celery/wire", "celery/amqp", "celery/redis", "connect/amqpconnect"},
 		"it wires Celery's adapters into producers and consumers, as open does for the others",
 	},
 	{
