@@ -101,9 +101,10 @@ var clients = []client{
 		why:  "only programs with a registry link it; the core counts with atomics of its own",
 	},
 	{
-		path:  "github.com/prometheus",
-		may:   []string{"middleware/prom"},
-		reach: []string{"internal/testserver", "celery/internal/python", "@programs"}, // toxiproxy links it
+		path: "github.com/prometheus",
+		may:  []string{"middleware/prom"},
+		// toxiproxy links it
+		reach: []string{"internal/testserver", "celery/internal/python", "@programs"},
 		why:   "only programs that are scraped link it",
 	},
 	{
