@@ -11,17 +11,18 @@ import (
 )
 
 // newCommandServer returns the server of remote commands for c, or nil without Config.Control. It
-// starts nothing. Control.Logger defaults to Config.Logger. If the revoke command is allowed but
-// Config.Revocations is nil, it sets c.cfg.Revocations to a list of this process only. Returns the
-// errors of [control.NewServer], for example for a missing bus.
+// starts nothing. Control.Logger defaults to Config.Logger. If a server or service may revoke tasks
+// but Config.Revocations is nil, it sets c.cfg.Revocations to a list of this process only. Returns
+// the errors of [control.NewServer], for example for a missing bus.
 func newCommandServer(c *Consumer) (*control.Server, error) {
-	if c.cfg.Control == nil {
-		return nil, nil
-	}
-	cfg := *c.cfg.Control
-	if c.cfg.Revocations == nil && cfg.Allows(control.DoRevoke) {
+	signed := c.cfg.Control
+	if c.cfg.Revocations == nil && (len(c.cfg.ControlServices) > 0 || signed != nil && signed.Allows(control.DoRevoke)) {
 		c.cfg.Revocations = revoke.NewLocal(c.cfg.Logger)
 	}
+	if signed == nil {
+		return nil, nil
+	}
+	cfg := *signed
 	if cfg.Logger == nil {
 		cfg.Logger = c.cfg.Logger
 	}
@@ -34,12 +35,7 @@ func newCommandServer(c *Consumer) (*control.Server, error) {
 
 // ControlCounts returns the counts of received commands by outcome. They are zero without
 // Config.Control. Safe for concurrent use.
-func (c *Consumer) ControlCounts() control.Counts {
-	if c.commands == nil {
-		return control.Counts{}
-	}
-	return c.commands.Counts()
-}
+func (c *Consumer) ControlCounts() control.Counts { return c.commands.Counts() }
 
 // controlNode adapts a consumer to [control.Node].
 type controlNode struct{ *Consumer }

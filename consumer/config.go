@@ -112,6 +112,9 @@ type Config struct {
 	// creates one and a bus for replies, and open.Swarm.Consumer sets both here. Control.Logger
 	// defaults to the Logger of this Config.
 	Control *control.Config
+	// ControlServices are further servers of commands, such as those of other systems. Each serves
+	// commands as long as the server of Control does.
+	ControlServices []control.Service
 	// Logger receives the messages about errors that no caller receives. Default: slog.Default().
 	Logger *slog.Logger
 	// Metrics counts tasks and events. nil: the consumer counts in Metrics of its own.

@@ -278,7 +278,7 @@ func (c *Consumer) Run(ctx context.Context) error {
 	c.report.Start()
 	workers := workersOf(c, queues)
 	defer c.watchLengths(fetch)()
-	serveCommands, endCommands := c.commands.Start(ctx)
+	serveCommands, endCommands := control.Start(ctx, controlNode{c}, c.commands, c.cfg.ControlServices)
 	defer endCommands() // also during a stop
 	c.live.Store(&live{queues: queues, workers: workers})
 	stopAnswers, endAnswers := c.answers.Start(fetch, c.cfg.Revocations != nil)

@@ -9,6 +9,7 @@ import (
 	"github.com/swarmiji/swarmiji/consumer/internal/lives"
 	"github.com/swarmiji/swarmiji/consumer/internal/steps"
 	"github.com/swarmiji/swarmiji/consumer/internal/workflow"
+	"github.com/swarmiji/swarmiji/internal/wire"
 	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/task"
 )
@@ -31,6 +32,7 @@ func (r *run) record(state task.State, v verdict, ended time.Time) resultstore.R
 		ID: req.ID, Name: req.Name, State: state, Generation: req.Generation, Deliveries: req.Deliveries, Retries: req.Retries,
 		ContentType: v.contentType, Result: v.result, Error: task.Remote(v.err), StartedAt: req.StartedAt, FinishedAt: ended,
 		NodeID: req.NodeID, ReplyTo: req.ReplyTo, Correlation: req.Correlation, Life: req.Life, TTL: req.Effective.ResultTTL.Or(0),
+		Parent: req.Parent, Group: req.Group, Children: wire.Children(req.Envelope, state),
 	}
 	if !ended.IsZero() {
 		rec.Progress = r.endProgress()

@@ -115,8 +115,11 @@ func NewServer(c Config, n Node) (*Server, error) {
 	return &Server{cfg: c, node: n, look: newBucket(LookRate, LookRate), acts: newBucket(ObeyRate, 5*ObeyRate)}, nil
 }
 
-// Counts returns the current counts. Safe for concurrent use.
+// Counts returns the current counts; those of a nil Server are zero. Safe for concurrent use.
 func (s *Server) Counts() Counts {
+	if s == nil {
+		return Counts{}
+	}
 	return Counts{
 		Obeyed: s.obeyed.Load(), NotMine: s.notMine.Load(), Denied: s.denied.Load(), Malformed: s.malformed.Load(),
 		Unsigned: s.unsigned.Load(), Forged: s.forged.Load(), Stale: s.stale.Load(), Replayed: s.replayed.Load(), Flooded: s.flooded.Load(),

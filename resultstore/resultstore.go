@@ -59,6 +59,11 @@ type Record struct {
 	Progress task.ProgressValue
 	// Life is the number of times that the task was requeued from the dead letters; see task.Envelope.
 	Life int
+	// Parent is the task that sent this one, and Group its group. "": none. Stores return both.
+	Parent, Group task.ID
+	// Children are the tasks that follow this one after its success, at most [MaxChildren]. Stores
+	// return them. nil: no task follows, or its id is known only when it is sent.
+	Children []task.ID
 	// TTL is the least time that the store keeps the record after Save. 0: the default of the store.
 	// Load does not return it.
 	TTL time.Duration
@@ -66,6 +71,9 @@ type Record struct {
 	// Other stores ignore it. Load does not return it.
 	DropCheckpoints bool
 }
+
+// MaxChildren is the largest number of ids in Record.Children. Further ids are left out.
+const MaxChildren = 100
 
 // Older reports whether the fencing token of r is older than that of s.
 func (r *Record) Older(s *Record) bool {

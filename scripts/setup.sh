@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs what the tests need and the machine lacks: RabbitMQ, Redis, PostgreSQL, Chromium, a C compiler for the race detector, ps, and
-# nc, and the distribution's old NATS server, for the tests with old servers. The new one is a Go module, which the tests build.
+# nc, Celery with its modules for Redis and msgpack, and the distribution's old NATS server, for the tests with old servers. The new one is a Go module, which the tests build.
 # With SWARMIJI_THOROUGH it installs promtool too, which checks the alert rules of docs/scaling.md.
 # It changes nothing when all is there, and it leaves no server running: the tests start private ones.
 #
@@ -49,6 +49,9 @@ have_nc() { [[ $(nc -h 2>&1) == *-N* ]]; }
 # promtool is needed by make thorough only.
 have_promtool() { [[ -z ${SWARMIJI_THOROUGH:-} ]] || command -v promtool >/dev/null; }
 
+# The interpreter of the distribution, which has the distribution's modules. Another one on PATH may lack them.
+have_python() { [[ -x /usr/bin/python3 ]] && /usr/bin/python3 -c "import $1" 2>/dev/null; }
+
 missing() {
 	have_cc || echo gcc libc6-dev
 	have_rabbitmq || echo rabbitmq-server
@@ -59,6 +62,9 @@ missing() {
 	have_browser || echo chromium
 	have_ps || echo procps
 	have_nc || echo netcat-openbsd
+	have_python celery || echo python3-celery
+	have_python redis || echo python3-redis
+	have_python msgpack || echo python3-msgpack
 	have_promtool || echo prometheus
 }
 
@@ -94,7 +100,7 @@ install_missing() {
 	((${#wanted[@]} == 0)) && return
 
 	if ! command -v apt-get >/dev/null; then
-		say "please install with your system's package manager: RabbitMQ 3.10 or newer, Redis 7 or newer, PostgreSQL 15 or newer, PgBouncer 1.18 or newer, Chromium, gcc with the C library's headers, ps, nc with -N"
+		say "please install with your system's package manager: RabbitMQ 3.10 or newer, Redis 7 or newer, PostgreSQL 15 or newer, PgBouncer 1.18 or newer, Chromium, gcc with the C library's headers, ps, nc with -N, Celery 5 with its modules for Redis and msgpack in /usr/bin/python3"
 		say "(missing here, by their Debian names: ${wanted[*]})"
 		exit 1
 	fi

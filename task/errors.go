@@ -68,6 +68,9 @@ const (
 	MaxStack     = 16 << 10
 )
 
+// MaxErrorArgs is the largest number of values in RemoteError.Args.
+const MaxErrorArgs = 16
+
 // RemoteError is the failure of a task as its submitter receives it, since the original error stays
 // in the consumer's process. It is immutable. All its texts are valid UTF-8 and limited.
 type RemoteError struct {
@@ -76,6 +79,14 @@ type RemoteError struct {
 	Type    string
 	Message string // at most 4 KiB
 	Stack   string // the handler's stack if it panicked, at most 16 KiB; else ""
+
+	// Module is the module of Type in a language that has modules, such as "builtins" in Python, at
+	// most 255 bytes. "": an error of a Go program.
+	Module string
+	// Args are the values that the error was made with in such a language. nil: an error of a Go
+	// program, or the values exceed [MaxErrorArgs] or 4 KiB in a record; Message is kept then. Values
+	// are nil, bool, string, []byte, int64, uint64, float64, []any and map[string]any. Do not change.
+	Args []any
 
 	// Step and StepID name the task that failed, if this is the error of a task that did not run
 	// because of it: a later step of a workflow, or the task after a group. "": the task itself

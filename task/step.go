@@ -65,6 +65,13 @@ func Prepend[In, R any](t Task[[]any, R], rest []any, opts ...Option) Step[In, R
 	if rest == nil {
 		rest = []any{}
 	}
+	return PrependTo[In](t, rest, opts...)
+}
+
+// PrependTo returns a step for a task whose first argument is the result of the step before it, and
+// whose further arguments are rest. These must be a list, unless their serializer can prepend to
+// other values, as that of celery.Args does (serializer.Composer).
+func PrependTo[In, A, R any](t Task[A, R], rest A, opts ...Option) Step[In, R] {
 	return Step[In, R]{&Node{Call: t.call(rest, opts...), Feed: FeedPrepend}}
 }
 

@@ -46,7 +46,7 @@ func (b *Broker) Audit(ctx context.Context, queue string) ([]string, error) {
 		parts = append(parts, part{b.names.dead(queue), b.deadArgs(), "tasks that the server dead-letters are lost"})
 	}
 	parts = append(parts,
-		part{b.names.undeliverable(), b.queueArgs(nil), "delayed tasks whose queue is deleted are lost"},
+		part{b.delays.Undeliverable(), b.queueArgs(nil), "delayed tasks whose queue is deleted are lost"},
 		part{b.names.acks(), b.acks.log.args(), "tasks that run at most once do not start if it cannot be created"},
 	)
 	for _, name := range b.amqpQueues(queue) {
@@ -61,11 +61,11 @@ func (b *Broker) Audit(ctx context.Context, queue string) ([]string, error) {
 			notes = append(notes, note)
 		}
 	}
-	missing, err := b.isMissing(ctx, func(ch *amqp.Channel) error {
-		return ch.ExchangeDeclarePassive(b.names.deliver(), amqp.ExchangeTopic, true, false, false, false, nil)
+	missing, err := b.con.Missing(ctx, func(ch *amqp.Channel) error {
+		return ch.ExchangeDeclarePassive(b.delays.Deliver(), amqp.ExchangeTopic, true, false, false, false, nil)
 	})
 	if missing {
-		notes = append(notes, fmt.Sprintf("amqp: the exchange %s is missing; delayed tasks are not delivered; declare the queue again", b.names.deliver()))
+		notes = append(notes, fmt.Sprintf("amqp: the exchange %s is missing; delayed tasks are not delivered; declare the queue again", b.delays.Deliver()))
 	}
 	return notes, wrap(err, "audit", queue)
 }
@@ -75,7 +75,7 @@ func (b *Broker) Audit(ctx context.Context, queue string) ([]string, error) {
 // server's "not found" if that AMQP queue does not exist.
 func (b *Broker) hasConsumers(ctx context.Context, queue string) (bool, error) {
 	n := 0
-	err := b.retry(ctx, func(sess *amqpconn.Session) error {
+	err := b.con.Retry(ctx, func(sess *amqpconn.Session) error {
 		return sess.Do(ctx, func(ch *amqp.Channel) error {
 			q, err := amqpconn.Numbers(ch, b.names.work(queue))
 			n = q.Consumers
@@ -93,8 +93,8 @@ func (b *Broker) hasConsumers(ctx context.Context, queue string) (bool, error) {
 // server.
 func (b *Broker) isUnboundedDead(ctx context.Context, name string) bool {
 	var difference error
-	err := b.retry(ctx, func(sess *amqpconn.Session) (err error) {
-		difference, err = b.declareOrFind(ctx, sess, name, b.unboundedDeadArgs())
+	err := b.con.Retry(ctx, func(sess *amqpconn.Session) (err error) {
+		difference, err = sess.DeclareOrFind(ctx, name, b.unboundedDeadArgs())
 		return err
 	})
 	return err == nil && difference == nil
@@ -123,7 +123,7 @@ func (b *Broker) deadPolicyCommand() string {
 // if name is that queue and has no limits, the sentence holds the command that sets them. The
 // redeclaration changes nothing on the server. It waits for the server.
 func (b *Broker) auditQueue(ctx context.Context, dead, name string, args amqp.Table, lost string) (note string, err error) {
-	missing, err := b.isMissing(ctx, func(ch *amqp.Channel) error {
+	missing, err := b.con.Missing(ctx, func(ch *amqp.Channel) error {
 		_, err := ch.QueueDeclarePassive(name, true, false, false, false, nil)
 		return err
 	})
@@ -134,8 +134,8 @@ func (b *Broker) auditQueue(ctx context.Context, dead, name string, args amqp.Ta
 		return fmt.Sprintf("amqp: the queue %s is missing; %s; declare the queue again", name, lost), nil
 	}
 	var difference error
-	err = b.retry(ctx, func(sess *amqpconn.Session) (err error) {
-		difference, err = b.declareOrFind(ctx, sess, name, args)
+	err = b.con.Retry(ctx, func(sess *amqpconn.Session) (err error) {
+		difference, err = sess.DeclareOrFind(ctx, name, args)
 		return err
 	})
 	if err != nil || difference == nil {
@@ -145,15 +145,4 @@ func (b *Broker) auditQueue(ctx context.Context, dead, name string, args amqp.Ta
 		return fmt.Sprintf("amqp: the queue %s was declared without bounds; unless a policy bounds it already, set one: %s", name, b.deadPolicyCommand()), nil
 	}
 	return fmt.Sprintf("amqp: the queue %s was declared with other settings, which may be weaker: %v", name, difference), nil
-}
-
-// isMissing calls fn with a temporary channel and reports whether the server answered "not found".
-// Any other error of fn is returned. A queue whose node is down is not missing: fn is called again,
-// until ctx ends. It waits for the server.
-func (b *Broker) isMissing(ctx context.Context, fn func(ch *amqp.Channel) error) (bool, error) {
-	err := b.retry(ctx, func(sess *amqpconn.Session) error { return sess.Do(ctx, fn) })
-	if amqpconn.IsNotFound(err) {
-		return true, nil
-	}
-	return false, err
 }

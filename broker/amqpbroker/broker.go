@@ -6,13 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/internal/amqpconn"
+	"github.com/swarmiji/swarmiji/internal/amqpdead"
+	"github.com/swarmiji/swarmiji/internal/amqpdelay"
 	"github.com/swarmiji/swarmiji/internal/lanes"
 	"github.com/swarmiji/swarmiji/internal/naming"
 )
@@ -28,33 +29,23 @@ type Broker struct {
 	// a connection that uses a stream which is being created.
 	notes  *amqpconn.Conn
 	direct *amqpconn.Publisher
-	// delayed publishes delayed messages. It has its own channel because a missing exchange closes the
-	// channel and fails all publishes in progress on it.
-	delayed *amqpconn.Publisher
+	delays *amqpdelay.Delays
 
 	queues sync.Map // name -> *levels, of known queues that have levels or are fair
 	lanes  lanes.Counter
 	// learned maps a queue to the *learning of its levels.
 	learned sync.Map
-	// bound maps an AMQP queue to the number of the connection con on which it was bound to the delay
-	// exchanges.
-	bound  sync.Map
-	warned sync.Map // warned is the set of AMQP queues and exchanges whose other settings were logged.
+	warned  sync.Map // the AMQP queues and exchanges whose other settings were logged
 
 	// levelless maps a queue without levels to the time.Time of the server's answer.
 	levelless sync.Map
 	// deadless maps a queue without a dead queue to the time.Time of the server's answer.
 	deadless sync.Map
 
-	scans   sync.Map // queue -> a channel that is full while its dead letters are scanned
-	id      string   // names this Broker in notes
+	scans   amqpdead.Scans
+	id      string // names this Broker in notes
 	witness *witness
 	acks    *ackNotes
-
-	// delaysFound says that the queues of the delay levels were just declared or found one by one.
-	delaysFound atomic.Bool
-	// delaysLost says that a delayed message found no level to wait in.
-	delaysLost atomic.Bool
 
 	mu     sync.Mutex
 	closed bool
@@ -106,9 +97,9 @@ func New(cfg Config) (*Broker, error) {
 	}
 	b.cfg.Connect.URLs = nil // they hold passwords
 	b.direct = amqpconn.NewPublisher(pub, amqpconn.PublisherConfig{})
-	b.delayed = amqpconn.NewPublisher(pub, amqpconn.PublisherConfig{Setup: b.setUpDelays})
 	b.witness, b.acks = b.newWitness(), b.newAckNotes()
 	b.stop, b.halt = context.WithCancel(context.Background())
+	b.delays = b.newDelays()
 	return b, nil
 }
 
@@ -226,13 +217,12 @@ func (b *Broker) PublishBatch(ctx context.Context, ms []broker.Outgoing) error {
 			continue
 		}
 		if o.At.After(now) {
-			exchange, topic, err := b.delayRoute(ctx, key, o.At)
+			exchange, topic, err := b.delays.Route(ctx, key, o.At)
 			if err != nil {
 				errs[i] = err
 				continue
 			}
-			hideExpiration(&publishings[i])
-			publishings[i].Timestamp = o.At // as in publishDelayed
+			holdUntil(&publishings[i], o.At)
 			delayed = append(delayed, amqpconn.Outgoing{Exchange: exchange, Key: topic, Message: &publishings[i]})
 			delayedAt = append(delayedAt, i)
 			continue
@@ -244,9 +234,7 @@ func (b *Broker) PublishBatch(ctx context.Context, ms []broker.Outgoing) error {
 		directAt = append(directAt, i)
 	}
 	assignErrors(errs, directAt, b.direct.PublishBatch(ctx, direct))
-	late := b.delayed.PublishBatch(ctx, delayed)
-	b.noteLostDelays(errors.Join(late...))
-	assignErrors(errs, delayedAt, late)
+	assignErrors(errs, delayedAt, b.delays.PublishBatch(ctx, delayed))
 	failed := false
 	for i, err := range errs {
 		if err != nil {
@@ -301,7 +289,7 @@ func (b *Broker) Close(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, confirmGrace)
 		defer cancel()
 		_ = b.direct.Close(ctx) // publishes that still wait fail when the connection is closed
-		_ = b.delayed.Close(ctx)
+		_ = b.delays.Close(ctx)
 	})
 	wg.Wait()
 	err := errors.Join(b.pub.Close(ctx), b.con.Close(ctx), b.notes.Close(ctx))

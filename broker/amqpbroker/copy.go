@@ -11,6 +11,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/internal/amqpconn"
 )
 
 // maxCopied limits the headers of a copy of a received message, in bytes. All headers must fit into
@@ -62,7 +63,7 @@ func encodeCopy(p *amqp.Publishing, m *broker.Message) (dropped []string) {
 	for k, v := range m.Properties {
 		if k == "expiration" {
 			p.Expiration = v
-		} else if err := encodeProperty(p, k, v); err != nil {
+		} else if err := amqpconn.SetProperty(p, k, v); err != nil {
 			dropped = append(dropped, k)
 		}
 	}

@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/internal/amqpconn"
+	"github.com/swarmiji/swarmiji/internal/amqpdead"
 	"github.com/swarmiji/swarmiji/internal/wake"
 )
 
@@ -26,22 +26,14 @@ func (b *Broker) publishDead(ctx context.Context, queue string, d broker.Dead) e
 	d = d.Normalized()
 	var p amqp.Publishing
 	b.warnDropped(ctx, queue, d.Message.ID, encodeCopy(&p, d.Message))
-	p.Headers[headerReason] = d.Reason
-	p.Headers[headerQueue] = queue
-	p.Headers[headerDied] = d.At.UnixMilli()
-	if d.Stack != "" {
-		p.Headers[headerStack] = d.Stack
-	}
-	if d.Attempts > 0 {
-		p.Headers[headerAttempts] = int64(d.Attempts)
-	}
+	amqpdead.Stamp(&p, queue, d)
 	for attempt := 0; ; attempt++ {
 		err := b.direct.Publish(ctx, "", b.names.dead(queue), &p)
 		making := errors.Is(err, amqpconn.ErrRefused) // another process is just creating the quorum queue
 		if !making && !errors.Is(err, amqpconn.ErrUnroutable) || attempt == deadAttempts {
 			return err
 		}
-		if err := b.retry(ctx, func(sess *amqpconn.Session) error { return b.declareDead(ctx, sess, queue) }); err != nil {
+		if err := b.con.Retry(ctx, func(sess *amqpconn.Session) error { return b.declareDead(ctx, sess, queue) }); err != nil {
 			return err
 		}
 		if making && !wake.Sleep(ctx, deadPause) {
@@ -71,42 +63,11 @@ func (b *Broker) PutDead(ctx context.Context, queue string, d broker.Dead) error
 	return wrap(b.publishDead(ctx, queue, d), "dead-letter in", queue)
 }
 
-// decodeDead returns the dead letter in d, a message of the dead queue of queue. If publishDead has
-// stored it, its headers hold queue, reason, time, stack and attempts. Headers of another type are
-// ignored. Without a header for it, Queue is queue. If the server has dead-lettered the message,
-// the reason and the time come from the server's headers, as far as they exist.
+// decodeDead returns the dead letter in d, a message of the dead queue of queue.
 func decodeDead(queue string, d *amqp.Delivery) broker.Dead {
 	m := &broker.Message{}
 	decode(m, d)
-	dead := broker.Dead{Message: m, Queue: queue}
-	if q, ok := d.Headers[headerQueue].(string); ok {
-		dead.Queue = q
-	}
-	if ms, ok := integer(d.Headers[headerDied]); ok {
-		dead.At = time.UnixMilli(ms)
-	}
-	if s, ok := d.Headers[headerStack].(string); ok {
-		dead.Stack = s
-	}
-	if n, ok := integer(d.Headers[headerAttempts]); ok && n > 0 && n <= math.MaxInt32 {
-		dead.Attempts = int(n)
-	}
-	if r, ok := d.Headers[headerReason].(string); ok {
-		dead.Reason = r
-		return dead
-	}
-	dead.Reason = "dead-lettered by the server"
-	if r, ok := d.Headers["x-first-death-reason"].(string); ok {
-		dead.Reason += ": " + r
-	}
-	if deaths, ok := d.Headers["x-death"].([]any); ok && len(deaths) > 0 {
-		if death, ok := deaths[0].(amqp.Table); ok {
-			if t, ok := death["time"].(time.Time); ok {
-				dead.At = t
-			}
-		}
-	}
-	return dead
+	return amqpdead.Read(queue, m, d)
 }
 
 // withDeadQueue calls fn with a temporary channel and the name of the dead queue of queue, and
@@ -138,7 +99,7 @@ func (b *Broker) withDeadQueue(ctx context.Context, queue string, again bool, fn
 	case err != nil:
 		return err
 	case again:
-		err = b.retry(ctx, do)
+		err = b.con.Retry(ctx, do)
 	default:
 		err = do(sess)
 	}

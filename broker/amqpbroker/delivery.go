@@ -9,6 +9,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/internal/amqpconn"
 )
 
 // delivery is one message that the server delivered on a channel.
@@ -57,7 +58,7 @@ func deliveries(m *amqp.Delivery) (n int, exact bool) {
 	if !m.Redelivered {
 		return 1, true
 	}
-	if n, ok := integer(m.Headers["x-delivery-count"]); ok && n >= 0 && n < math.MaxInt32 {
+	if n, ok := amqpconn.Integer(m.Headers["x-delivery-count"]); ok && n >= 0 && n < math.MaxInt32 {
 		return int(n) + 1, true
 	}
 	return 2, false

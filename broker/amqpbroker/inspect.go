@@ -15,7 +15,7 @@ import (
 // server. Returns 0 and the server's "not found" if one of them does not exist.
 func (b *Broker) countReady(ctx context.Context, amqpQueues []string) (int, error) {
 	n := 0
-	err := b.retry(ctx, func(sess *amqpconn.Session) error {
+	err := b.con.Retry(ctx, func(sess *amqpconn.Session) error {
 		n = 0
 		return sess.Do(ctx, func(ch *amqp.Channel) error {
 			for _, name := range amqpQueues {
@@ -108,7 +108,7 @@ func (b *Broker) Purge(ctx context.Context, queue string) (int, error) {
 		return 0, wrap(err, "purge", queue)
 	}
 	n := 0
-	err := b.retry(ctx, func(sess *amqpconn.Session) error {
+	err := b.con.Retry(ctx, func(sess *amqpconn.Session) error {
 		return sess.Do(ctx, func(ch *amqp.Channel) error {
 			for _, name := range b.amqpQueues(queue) {
 				purged, err := ch.QueuePurge(name, false)

@@ -190,7 +190,7 @@ func parseEntry(entry string) (bounds []int, fair, ok bool) {
 // connection for notes, because the server then closes the connection. A second entry is harmless.
 func (b *Broker) writeLevels(ctx context.Context, q broker.Queue) error {
 	stream := b.names.levels(q.Name)
-	if err := b.retry(ctx, func(sess *amqpconn.Session) error {
+	if err := b.con.Retry(ctx, func(sess *amqpconn.Session) error {
 		return b.declareOne(ctx, sess, stream, amqp.Table{"x-queue-type": "stream"})
 	}); err != nil {
 		return err
@@ -262,7 +262,7 @@ func (b *Broker) readLevels(ctx context.Context, queue string) (bounds []int, fa
 	name := b.names.levels(queue)
 	var body []byte
 	begin := time.Now()
-	err = b.retry(ctx, func(sess *amqpconn.Session) error {
+	err = b.con.Retry(ctx, func(sess *amqpconn.Session) error {
 		got := make(chan []byte, 1)
 		for {
 			err := sess.Do(ctx, func(ch *amqp.Channel) error { return firstEntry(ctx, sess, ch, name, got) })

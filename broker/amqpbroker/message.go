@@ -10,23 +10,20 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/swarmiji/swarmiji/broker"
+	"github.com/swarmiji/swarmiji/internal/amqpconn"
 	"github.com/swarmiji/swarmiji/internal/lanes"
 	"github.com/swarmiji/swarmiji/internal/messagecode"
 )
 
-// The headers of the adapter, and lanes.Header. A message with generation 0, priority 100, no key,
-// no weight, lane 0 and no expiry carries no such header.
+// The headers of the adapter, besides lanes.Header and those of dead letters in package amqpdead.
+// A message with generation 0, priority 100, no key, no weight, lane 0 and no expiry carries no
+// such header.
 const (
-	headerGeneration = "swj-gen"      // int64
-	headerPriority   = "swj-prio"     // int64
-	headerKey        = "swj-key"      // string
-	headerWeight     = "swj-weight"   // int64
-	headerExpires    = "swj-expires"  // int64, Unix milliseconds
-	headerReason     = "swj-reason"   // string, of a dead letter
-	headerQueue      = "swj-queue"    // string, the original queue of a dead letter
-	headerDied       = "swj-died-ms"  // int64, Unix milliseconds, of a dead letter
-	headerStack      = "swj-stack"    // string, of a dead letter
-	headerAttempts   = "swj-attempts" // int64, of a dead letter
+	headerGeneration = "swj-gen"     // int64
+	headerPriority   = "swj-prio"    // int64
+	headerKey        = "swj-key"     // string
+	headerWeight     = "swj-weight"  // int64
+	headerExpires    = "swj-expires" // int64, Unix milliseconds
 	// string, the property expiration of a message that must not expire on the server
 	headerExpiration = "swj-ttl"
 )
@@ -167,41 +164,9 @@ func fieldSize(name string, v any) int {
 // or a value that AMQP cannot carry.
 func encodeProperties(p *amqp.Publishing, props map[string]string) error {
 	for k, v := range props {
-		if err := encodeProperty(p, k, v); err != nil {
+		if err := amqpconn.SetProperty(p, k, v); err != nil {
 			return err
 		}
-	}
-	return nil
-}
-
-// encodeProperty sets the native AMQP property k of p to v. Returns ErrMalformed if k is unknown,
-// or if v is longer than 255 bytes or not a valid number.
-func encodeProperty(p *amqp.Publishing, k, v string) error {
-	if len(v) > maxShort {
-		return fmt.Errorf("%w: property %.40q is longer than %d bytes", broker.ErrMalformed, k, maxShort)
-	}
-	switch k {
-	case "content-encoding":
-		p.ContentEncoding = v
-	case "correlation-id":
-		p.CorrelationId = v
-	case "reply-to":
-		p.ReplyTo = v
-	case "type":
-		p.Type = v
-	case "priority":
-		n, err := strconv.ParseUint(v, 10, 8)
-		if err != nil {
-			return fmt.Errorf("%w: property priority %.40q is not 0 to 255", broker.ErrMalformed, v)
-		}
-		p.Priority = uint8(n)
-	case "expiration":
-		if n, err := strconv.ParseUint(v, 10, 32); err != nil || n > math.MaxInt32 {
-			return fmt.Errorf("%w: property expiration %.40q is not a number of milliseconds", broker.ErrMalformed, v)
-		}
-		p.Expiration = v
-	default:
-		return fmt.Errorf("%w: unknown property %.40q", broker.ErrMalformed, k)
 	}
 	return nil
 }
@@ -215,11 +180,11 @@ func decode(m *broker.Message, d *amqp.Delivery) {
 	for k, v := range d.Headers {
 		switch {
 		case k == headerGeneration:
-			if n, ok := integer(v); ok && n >= 0 && n <= math.MaxInt32 {
+			if n, ok := amqpconn.Integer(v); ok && n >= 0 && n <= math.MaxInt32 {
 				m.Generation = int(n)
 			}
 		case k == headerPriority:
-			if n, ok := integer(v); ok && n >= math.MinInt32 && n <= math.MaxInt32 {
+			if n, ok := amqpconn.Integer(v); ok && n >= math.MinInt32 && n <= math.MaxInt32 {
 				m.Priority = int(n)
 			}
 		case k == headerKey:
@@ -227,15 +192,15 @@ func decode(m *broker.Message, d *amqp.Delivery) {
 				messagecode.SetKey(m, s, 0)
 			}
 		case k == headerWeight:
-			if n, ok := integer(v); ok {
+			if n, ok := amqpconn.Integer(v); ok {
 				messagecode.SetKey(m, m.Key, n)
 			}
 		case k == lanes.Header:
-			if n, ok := integer(v); ok {
+			if n, ok := amqpconn.Integer(v); ok {
 				lanes.Set(m, n)
 			}
 		case k == headerExpires:
-			if n, ok := integer(v); ok {
+			if n, ok := amqpconn.Integer(v); ok {
 				m.Expires = time.UnixMilli(n)
 			}
 		case k == headerExpiration:
@@ -306,30 +271,6 @@ func setProperty(m *broker.Message, name, value string) {
 	m.Properties[name] = value
 }
 
-// integer returns v as an int64 if it has an integer type of an AMQP table. Otherwise it returns
-// false.
-func integer(v any) (int64, bool) {
-	switch v := v.(type) {
-	case int64:
-		return v, true
-	case int32:
-		return int64(v), true
-	case int16:
-		return int64(v), true
-	case int8:
-		return int64(v), true
-	case byte:
-		return int64(v), true
-	case int:
-		return int64(v), true
-	case uint16:
-		return int64(v), true
-	case uint32:
-		return int64(v), true
-	}
-	return 0, false
-}
-
 // scalar returns v as one of the types that a header of a broker.Message may have: string, []byte,
 // bool, int64 or float64. It returns false for tables, lists, decimals and times.
 func scalar(v any) (any, bool) {
@@ -339,6 +280,6 @@ func scalar(v any) (any, bool) {
 	case float32:
 		return float64(v), true
 	}
-	n, ok := integer(v)
+	n, ok := amqpconn.Integer(v)
 	return n, ok
 }

@@ -1,9 +1,6 @@
 package amqpbroker
 
-import (
-	"strconv"
-	"strings"
-)
+import "strconv"
 
 // names builds all AMQP names of a namespace. A namespace holds no dot, and a queue name holds
 // neither ':' nor '/', so all names differ.
@@ -36,31 +33,3 @@ func (n names) starts() string { return n.prefix + "starts" }
 
 // acks returns the name of the stream with the acknowledgement notes.
 func (n names) acks() string { return n.prefix + "acks" }
-
-// deliver returns the name of the exchange at the end of the delay levels.
-func (n names) deliver() string { return n.prefix + "delay.deliver" }
-
-// undeliverable returns the name of the exchange and queue for due messages without a queue.
-func (n names) undeliverable() string { return n.prefix + "undeliverable" }
-
-// delayEnter returns the name of the exchange to which delayed messages are published.
-func (n names) delayEnter() string { return n.prefix + "delay.enter" }
-
-// delayReady returns the name of the exchange that exists when all delay levels do.
-func (n names) delayReady() string { return n.prefix + "delay.ready" }
-
-// delay returns the name of both the exchange and the queue of a delay level, 0 to 37. Versions
-// until November 2026 had levels with other bindings, named "delay.00" to "delay.37".
-func (n names) delay(level int) string { return n.prefix + "delay.step." + levelWord(level) }
-
-// levelWord returns the word for a delay level in names and routing keys: two digits.
-func levelWord(level int) string {
-	const digits = "0123456789"
-	return string(digits[level/10]) + string(digits[level%10])
-}
-
-// topic returns the word for an AMQP queue at the end of a delayed message's routing key. It
-// replaces dots by slashes, because a dot ends a word.
-func (n names) topic(amqpQueue string) string {
-	return strings.ReplaceAll(strings.TrimPrefix(amqpQueue, n.prefix+"q."), ".", "/")
-}

@@ -382,7 +382,7 @@ func (l *noteLog) resume(ctx context.Context, f *amqpconn.Feed) error {
 // offsetOf returns the offset of a message in its stream, 0 if the message has no valid header for
 // it.
 func offsetOf(d *amqp.Delivery) int64 {
-	n, _ := integer(d.Headers["x-stream-offset"])
+	n, _ := amqpconn.Integer(d.Headers["x-stream-offset"])
 	return n
 }
 

@@ -12,23 +12,14 @@ import (
 
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/internal/amqpconn"
+	"github.com/swarmiji/swarmiji/internal/amqpdelay"
 	"github.com/swarmiji/swarmiji/internal/naming"
-	"github.com/swarmiji/swarmiji/internal/wake"
 )
 
 // queueArgs adds the arguments that all queues of the adapter have to args, in place, and returns
-// it: the queue type. args may be nil. A quorum queue that dead-letters uses the strategy
-// at-least-once: the message stays until its target has confirmed it.
+// it. args may be nil. See [amqpdelay.QueueArgs].
 func (b *Broker) queueArgs(args amqp.Table) amqp.Table {
-	if args == nil {
-		args = amqp.Table{}
-	}
-	args["x-queue-type"] = string(b.cfg.QueueType)
-	if _, ok := args["x-dead-letter-exchange"]; ok && b.cfg.QueueType == Quorum {
-		args["x-dead-letter-strategy"] = "at-least-once"
-		args["x-overflow"] = "reject-publish" // the server refuses the strategy without it
-	}
-	return args
+	return amqpdelay.QueueArgs(string(b.cfg.QueueType), args)
 }
 
 // deadArgs returns the arguments of a dead queue: those of unboundedDeadArgs and the limits of age
@@ -107,7 +98,7 @@ func (b *Broker) declare(ctx context.Context, q broker.Queue) error {
 	if err := b.declareLevels(ctx, q); err != nil {
 		return err
 	}
-	if err := b.retry(ctx, func(sess *amqpconn.Session) error {
+	if err := b.con.Retry(ctx, func(sess *amqpconn.Session) error {
 		b.ensureAckNotes(ctx, sess)
 		return nil
 	}); err != nil {
@@ -124,9 +115,9 @@ func (b *Broker) declare(ctx context.Context, q broker.Queue) error {
 
 // declareWork declares one AMQP queue of a queue with its delay exchange and its binding. It does
 // not declare the dead queue, which the first consumer or dead letter creates. It waits for the
-// server, also while the connection is lost, see retry.
+// server, also while the connection is lost, see [amqpconn.Conn.Retry].
 func (b *Broker) declareWork(ctx context.Context, queue, amqpQueue string) error {
-	return b.retry(ctx, func(sess *amqpconn.Session) error { return b.declareWorkOn(ctx, sess, queue, amqpQueue) })
+	return b.con.Retry(ctx, func(sess *amqpconn.Session) error { return b.declareWorkOn(ctx, sess, queue, amqpQueue) })
 }
 
 // declareConsumed declares on the connection sess the stream of acknowledgement notes, the dead
@@ -154,13 +145,13 @@ func (b *Broker) declareDead(ctx context.Context, sess *amqpconn.Session, queue 
 // Call ensureAckNotes before: the notes must be older than each message, see
 // [delivery.AckedBefore].
 func (b *Broker) declareWorkOn(ctx context.Context, sess *amqpconn.Session, queue, amqpQueue string) error {
-	if err := b.declareDeliverExchange(ctx, sess); err != nil {
+	if err := b.delays.DeclareEnd(ctx, sess); err != nil {
 		return err
 	}
 	if err := b.declareOne(ctx, sess, amqpQueue, b.workArgs(queue)); err != nil {
 		return err
 	}
-	return sess.Do(ctx, func(ch *amqp.Channel) error { return b.bindOn(ch, sess, amqpQueue) })
+	return sess.Do(ctx, func(ch *amqp.Channel) error { return b.delays.BindOn(ch, sess, amqpQueue) })
 }
 
 // prepareWait limits the wait for the stream of acknowledgement notes. A busy server takes seconds
@@ -188,11 +179,11 @@ func (b *Broker) ensureAckNotes(ctx context.Context, sess *amqpconn.Session) {
 // it logs the difference once and returns nil. A dead queue without limits, from an earlier
 // version, is only logged at info level. Returns all other errors of the server.
 func (b *Broker) declareOne(ctx context.Context, sess *amqpconn.Session, name string, args amqp.Table) error {
-	difference, err := b.declareOrFind(ctx, sess, name, args)
+	difference, err := sess.DeclareOrFind(ctx, name, args)
 	// a dead queue, which may be one without limits
 	if difference != nil && args["x-overflow"] == "drop-head" {
 		bounded := difference
-		if difference, err = b.declareOrFind(ctx, sess, name, b.unboundedDeadArgs()); difference == nil {
+		if difference, err = sess.DeclareOrFind(ctx, name, b.unboundedDeadArgs()); difference == nil {
 			if err == nil {
 				b.logUnbounded(ctx, name)
 			}
@@ -204,24 +195,6 @@ func (b *Broker) declareOne(ctx context.Context, sess *amqpconn.Session, name st
 		b.warnDifference(ctx, name, name, difference)
 	}
 	return err
-}
-
-// declareOrFind declares the queue name. difference is nil if the queue has these arguments now.
-// If it exists with others, difference is the server's error that describes them. err is then nil
-// if the existing queue can be used. Any other error of the declaration is returned as err. It
-// waits for the server.
-func (b *Broker) declareOrFind(ctx context.Context, sess *amqpconn.Session, name string, args amqp.Table) (difference, err error) {
-	err = sess.Do(ctx, func(ch *amqp.Channel) error {
-		_, err := ch.QueueDeclare(name, true, false, false, false, args)
-		return err
-	})
-	if !amqpconn.IsPrecondition(err) {
-		return nil, err
-	}
-	return err, sess.Do(ctx, func(ch *amqp.Channel) error {
-		_, err := ch.QueueDeclarePassive(name, true, false, false, false, nil)
-		return err
-	})
 }
 
 // logUnbounded logs once that a dead queue of an earlier version has no limits, with the command
@@ -238,34 +211,5 @@ func (b *Broker) warnDifference(ctx context.Context, key, name string, differenc
 	if _, known := b.warned.LoadOrStore(key, struct{}{}); !known {
 		b.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "amqp: the queue exists with other settings and is used as it is; to create it again, delete it when it is empty",
 			slog.String("amqp_queue", name), slog.String("difference", difference.Error()))
-	}
-}
-
-// nodeDownPause is the pause before another attempt to use a queue whose node is down or starting.
-const nodeDownPause = 200 * time.Millisecond
-
-// retry calls fn with the connection that consumes, and blocks while that connection is lost. If fn
-// fails because the connection has ended or the node of a queue is down, retry calls fn again. So
-// fn must be idempotent. It returns nil or any other error of fn at once.
-//
-// When ctx ends, it returns the last error of fn, or the error of waiting for a connection.
-func (b *Broker) retry(ctx context.Context, fn func(sess *amqpconn.Session) error) error {
-	for {
-		sess, err := b.con.Session(ctx)
-		if err != nil {
-			return err
-		}
-		err = fn(sess)
-		if amqpconn.IsNodeDown(err) && wake.Sleep(ctx, nodeDownPause) {
-			continue
-		}
-		if err == nil || !sess.Ended() || ctx.Err() != nil {
-			return err
-		}
-		select {
-		case <-sess.Done():
-		case <-ctx.Done():
-			return err
-		}
 	}
 }

@@ -17,18 +17,18 @@ type client struct {
 var clients = []client{
 	{
 		path:  "github.com/rabbitmq/amqp091-go",
-		may:   []string{"internal/amqpconn", "broker/amqpbroker", "resultstore/amqpresults", "events/amqpevents", "internal/testserver", "bench/..."},
-		reach: []string{"open/amqp", "open/all", "@programs"},
+		may:   []string{"internal/amqpconn", "internal/amqpdead", "internal/amqpdelay", "internal/amqpreplies", "broker/amqpbroker", "celery/amqp", "celery/amqpcontrol", "resultstore/amqpresults", "events/amqpevents", "internal/testserver", "bench/..."},
+		reach: []string{"open/amqp", "open/all", "celery", "celery/internal/python", "@programs"},
 		why:   "AMQP stays inside its adapters",
 	},
 	{
 		path: "github.com/redis/go-redis/v9",
 		may: []string{
-			"internal/redisconn", "broker/redisbroker", "broker/hworkerbroker", "resultstore/redisresults", "events/redisevents",
+			"internal/redisconn", "broker/redisbroker", "broker/hworkerbroker", "resultstore/redisresults", "celery/redis", "events/redisevents",
 			"limit/redislimit", "schedule/redisschedule", "settings/redissettings", "internal/testserver",
 			"open/internal/redisparts", "open/hworker", "bench/...",
 		},
-		reach: []string{"open/redis", "open/all", "@programs"},
+		reach: []string{"open/redis", "open/all", "celery", "celery/internal/*", "@programs"},
 		why:   "Redis stays inside its adapters, which take the client's own options; open/internal/redisparts fills these in from a URL",
 	},
 	{
@@ -37,7 +37,7 @@ var clients = []client{
 			"internal/natsconn", "broker/natsbroker", "broker/natsbroker/embedded", "resultstore/natsresults", "events/natsevents", "schedule/natsschedule",
 			"settings/natssettings", "internal/testserver", "bench/...",
 		},
-		reach: []string{"open/nats", "open/natsembedded", "open/internal/natsparts", "open/all", "@programs"},
+		reach: []string{"open/nats", "open/natsembedded", "open/internal/natsparts", "open/all", "celery/internal/python", "@programs"},
 		why:   "NATS stays inside its adapters",
 	},
 	{
@@ -50,7 +50,7 @@ var clients = []client{
 		path:  "github.com/jackc/pgx/v5",
 		may:   []string{"internal/sqlconn/postgres", "internal/sqlconn/sqltest", "sqldb/postgres", "internal/testserver", "tx/pgxtx", "bench/..."},
 		tests: true, // they begin transactions as users do
-		reach: []string{"open/postgres", "open/all", "@programs"},
+		reach: []string{"open/postgres", "open/all", "celery/internal/python", "@programs"},
 		why:   "SQL is spoken through one connection, which knows the servers' errors",
 	},
 	{
@@ -69,20 +69,20 @@ var clients = []client{
 	{
 		path:  "github.com/Shopify/toxiproxy/v2",
 		may:   []string{"internal/testserver"},
-		reach: []string{"@programs"},
+		reach: []string{"celery/internal/python", "@programs"},
 		why:   "it cuts connections in tests",
 	},
 	{
 		path:  "github.com/rs/zerolog",
 		may:   []string{"internal/testserver"},
-		reach: []string{"@programs"},
+		reach: []string{"celery/internal/python", "@programs"},
 		why:   "toxiproxy's constructor asks for one of its loggers; everything else logs with log/slog",
 	},
 	{
 		path: "github.com/vmihailenco/msgpack/v5",
 		// the tests of rawmsgpack compare it with the library
-		may:   []string{"serializer/msgpack", "internal/rawmsgpack"},
-		reach: []string{"internal/wire", "revoke", "deadletter", "workflow", "inspect", "inspect/internal/*", "inspect/inspecttest", "inspect/httpinspect", "dashboard", "dashboard/internal/pages", "producer", "consumer", "consumer/internal/workflow", "consumer/internal/intx", "consumer/internal/wakes", "consumer/internal/answers", "consumer/internal/steps", "consumer/internal/lives", "consumer/internal/bursting", "consumer/internal/checkpoints", "internal/endtoend", "tasktest", "health", "resultstore/*", "open", "open/...", "@programs"},
+		may:   []string{"serializer/msgpack", "internal/rawmsgpack", "celery/wire"},
+		reach: []string{"internal/wire", "revoke", "deadletter", "workflow", "inspect", "inspect/internal/*", "inspect/inspecttest", "inspect/httpinspect", "dashboard", "dashboard/internal/pages", "producer", "consumer", "consumer/internal/workflow", "consumer/internal/intx", "consumer/internal/wakes", "consumer/internal/answers", "consumer/internal/steps", "consumer/internal/lives", "consumer/internal/bursting", "consumer/internal/checkpoints", "internal/endtoend", "tasktest", "health", "resultstore/*", "open", "open/...", "celery", "celery/...", "@programs"},
 		why:   "bytes from outside reach it only after the pre-scan",
 	},
 	{
@@ -91,7 +91,7 @@ var clients = []client{
 		reach: []string{ // NATS brings it along
 			"internal/wire", "revoke", "deadletter", "workflow", "inspect", "inspect/internal/*", "inspect/inspecttest", "inspect/httpinspect", "dashboard", "dashboard/internal/pages", "producer", "consumer", "consumer/internal/workflow", "consumer/internal/intx", "consumer/internal/wakes", "consumer/internal/answers", "consumer/internal/steps", "consumer/internal/lives", "consumer/internal/bursting", "consumer/internal/checkpoints", "resultstore/*", "events/*",
 			"internal/natsconn", "broker/natsbroker", "broker/natsbroker/embedded",
-			"schedule/natsschedule", "settings/natssettings", "internal/testserver", "internal/testserver/natsd", "internal/endtoend", "tasktest", "health", "open", "open/...", "@programs",
+			"schedule/natsschedule", "settings/natssettings", "internal/testserver", "internal/testserver/natsd", "internal/endtoend", "tasktest", "health", "open", "open/...", "celery", "celery/...", "@programs",
 		},
 		why: "producers and consumers read what is compressed; a program that only defines tasks does not link it",
 	},
@@ -101,9 +101,10 @@ var clients = []client{
 		why:  "only programs with a registry link it; the core counts with atomics of its own",
 	},
 	{
-		path:  "github.com/prometheus",
-		may:   []string{"middleware/prom"},
-		reach: []string{"internal/testserver", "@programs"}, // toxiproxy links it
+		path: "github.com/prometheus",
+		may:  []string{"middleware/prom"},
+		// toxiproxy links it
+		reach: []string{"internal/testserver", "celery/internal/python", "@programs"},
 		why:   "only programs that are scraped link it",
 	},
 	{
@@ -121,14 +122,14 @@ var clients = []client{
 		path: "github.com/google/uuid",
 		may:  []string{"producer", "consumer/internal/steps"},
 		// SQLite links it
-		reach: []string{"consumer", "consumer/internal/answers", "consumer/internal/bursting", "internal/endtoend", "tasktest", "inspect/inspecttest", "health", "internal/sqlconn/sqlite", "internal/sqlconn/sqltest", "sqldb/sqlite", "open", "open/...", "@programs"},
+		reach: []string{"consumer", "consumer/internal/answers", "consumer/internal/bursting", "internal/endtoend", "tasktest", "inspect/inspecttest", "health", "internal/sqlconn/sqlite", "internal/sqlconn/sqltest", "sqldb/sqlite", "open", "open/...", "celery", "@programs"},
 		why:   "ids are chosen where tasks are submitted",
 	},
 	{
 		path: "golang.org/x/time",
 		may:  []string{"consumer/internal/rates"},
 		// a NATS server links it
-		reach: []string{"consumer", "internal/endtoend", "tasktest", "inspect/inspecttest", "health", "broker/natsbroker/embedded", "internal/testserver/natsd", "open", "open/...", "@programs"},
+		reach: []string{"consumer", "internal/endtoend", "tasktest", "inspect/inspecttest", "health", "broker/natsbroker/embedded", "internal/testserver/natsd", "open", "open/...", "celery", "@programs"},
 		why:   "rate limits belong to the consumer's side",
 	},
 	{

@@ -367,13 +367,13 @@ var layers = []rule{
 	{
 		"L3",
 		[]string{"broker/*"},
-		[]string{"broker", "task", "internal/lanes", "internal/messagecode", "@connects", "@conns", "@leaves"},
+		[]string{"broker", "task", "internal/amqpdead", "internal/amqpdelay", "internal/lanes", "internal/messagecode", "@connects", "@conns", "@leaves"},
 		"an adapter knows its own port and never another adapter; of task it takes the Backoff",
 	},
 	{
 		"L3",
 		[]string{"resultstore/*"},
-		[]string{"resultstore", "task", "internal/wire", "@connects", "@conns", "@leaves"},
+		[]string{"resultstore", "task", "internal/amqpreplies", "internal/wire", "@connects", "@conns", "@leaves"},
 		"an adapter knows its own port and never another adapter",
 	},
 	{

@@ -4,7 +4,7 @@ import "slices"
 
 // allLayers returns the rows of all files, in the order in which they count.
 func allLayers() []rule {
-	return slices.Concat(commandLayers, settingsLayers, inspecting, historyLayers, layers)
+	return slices.Concat(celeryLayers, commandLayers, settingsLayers, inspecting, historyLayers, layers)
 }
 
 // historyLayers are the rows of the history of tasks. They come before those of layers.

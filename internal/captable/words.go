@@ -29,7 +29,7 @@ var ports = []struct{ name, title, text string }{
 }
 
 // order is the order of the columns. Other adapters follow, by their names.
-var order = []string{"memory", "amqp", "redis", "nats", "hworker"}
+var order = []string{"memory", "amqp", "redis", "nats", "hworker", "celery"}
 
 // words describe promises, by port and name.
 var words = map[string]string{

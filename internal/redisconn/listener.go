@@ -14,28 +14,6 @@ import (
 	"github.com/swarmiji/swarmiji/internal/wake"
 )
 
-// DefaultPing is the default of ListenerConfig.Ping.
-const DefaultPing = 5 * time.Second
-
-// ListenerConfig holds the callbacks of a [Listener]. They are called one at a time from one
-// goroutine and must not block. While they run, messages accumulate in the server, which finally
-// closes the connection.
-type ListenerConfig struct {
-	// Message is called for each message. Nil: messages are dropped.
-	Message func(channel, payload string)
-	// Subscribed is called each time the server has confirmed a channel: the first time, and again
-	// after a lost connection. Messages published in between are lost, so the owner should read its
-	// source of truth once. Nil: no call.
-	Subscribed func(channel string)
-	// Lost is called when a connection with a confirmed channel has ended, with the error of the
-	// client or the network. It is not called for a closed listener. Nil: no call.
-	Lost func(err error)
-	// Ping is the idle time after which the server is pinged. If no answer arrives within the same
-	// time, the connection is closed. Refused channels are requested again at the same interval. 0: 5
-	// s.
-	Ping time.Duration
-}
-
 // Listener receives the messages of channels. It has one connection while it has channels, and
 // replaces a lost connection.
 type Listener struct {
@@ -141,7 +119,7 @@ func (l *Listener) Remove(channels ...string) {
 			gone = append(gone, name)
 		}
 	}
-	l.change(gone, (*redis.PubSub).Unsubscribe)
+	l.change(gone, l.cfg.howNot())
 }
 
 // subscribe sends a SUBSCRIBE command for each channel on the current connection and appends it to
@@ -153,7 +131,7 @@ func (l *Listener) subscribe(names []string) {
 			return
 		}
 		l.requests = append(l.requests, request{name, l.channels[name]})
-		l.change([]string{name}, (*redis.PubSub).Subscribe)
+		l.change([]string{name}, l.cfg.how())
 	}
 }
 
@@ -318,7 +296,7 @@ func (l *Listener) receive(ps *redis.PubSub) (confirmed bool, err error) {
 			}
 		case *redis.Subscription:
 			pinged = false
-			if m.Kind == "subscribe" {
+			if m.Kind == "subscribe" || m.Kind == "psubscribe" {
 				confirmed = true
 				l.confirm(m.Channel)
 			} else if l.idle(ps) {
@@ -366,7 +344,7 @@ func (l *Listener) begin(ps *redis.PubSub) error {
 		if i == 0 { // the first subscription makes the connection
 			ctx = l.c.ctx
 		}
-		if err := ps.Subscribe(ctx, q.name); err != nil {
+		if err := l.cfg.how()(ps, ctx, q.name); err != nil {
 			return err
 		}
 	}
@@ -394,7 +372,7 @@ func (l *Listener) begin(ps *redis.PubSub) error {
 			fresh = append(fresh, name)
 		}
 	}
-	l.change(gone, (*redis.PubSub).Unsubscribe)
+	l.change(gone, l.cfg.howNot())
 	l.subscribe(fresh)
 	return l.dropCause
 }

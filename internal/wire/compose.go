@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strconv"
 
+	"github.com/swarmiji/swarmiji/capability"
 	"github.com/swarmiji/swarmiji/internal/rawmsgpack"
 	"github.com/swarmiji/swarmiji/internal/utf"
 	"github.com/swarmiji/swarmiji/serializer"
@@ -48,6 +49,11 @@ func (c *Codec) feed(e *task.Envelope, l *task.Link, g Given) error {
 		e.Args, e.ContentType = g.Data, g.ContentType
 		return nil
 	}
+	if l.Feed == task.FeedPrepend {
+		if composed, err := c.prepend(e, l, g); composed {
+			return err
+		}
+	}
 	value, err := c.value(g.Value, l.ContentType)
 	if err != nil {
 		return err
@@ -82,6 +88,34 @@ func (c *Codec) feed(e *task.Envelope, l *task.Link, g Given) error {
 	}
 	e.Args, e.ContentType, err = c.Marshal(l.ContentType, args)
 	return err
+}
+
+// prepend sets the arguments of e as feed does for FeedPrepend. It returns false and does nothing
+// if the serializer of the link's arguments is not a [serializer.Composer].
+func (c *Codec) prepend(e *task.Envelope, l *task.Link, g Given) (composed bool, err error) {
+	s, err := c.set.For(l.ContentType)
+	if err != nil {
+		return false, nil // feed returns the same error
+	}
+	composer, ok := capability.As[serializer.Composer](s)
+	if !ok {
+		return false, nil
+	}
+	var args []byte
+	if g.Failure != nil {
+		args, err = composer.PrependFailure(l.Args, *g.Failure)
+	} else {
+		var value any
+		// as for JSON, so that no digit of a number is lost
+		if value, err = c.value(g.Value, serializer.ContentJSON); err == nil {
+			args, err = composer.Prepend(l.Args, value)
+		}
+	}
+	if err != nil {
+		return true, err
+	}
+	e.Args, e.ContentType = args, s.ContentType()
+	return true, nil
 }
 
 // Split returns the elements of a serialized list. nil is an empty list. Returns an error if v is

@@ -42,9 +42,14 @@ const (
 	recordKeyTotal       = 21 // integer
 	recordKeyNote        = 22 // str
 	recordKeyProgressAt  = 23 // integer, milliseconds since 1970
+	recordKeyErrorModule = 24 // str
+	recordKeyErrorArgs   = 25 // array of any values
+	recordKeyParent      = 26 // str
+	recordKeyGroup       = 27 // str
+	recordKeyChildren    = 28 // array of str
 )
 
-// maxStep limits the name and the id of a step, in bytes.
+// maxStep limits the name of a step, a module and the ids of other tasks, in bytes.
 const maxStep = 255
 
 // EncodeRecord returns a record in the form in which stores keep it and reply queues carry it: a
@@ -119,6 +124,22 @@ func EncodeRecord(r *resultstore.Record) ([]byte, error) {
 	count(recordKeyTotal, r.Progress.Total)
 	text(recordKeyNote, utf.Cut(r.Progress.Note, task.MaxProgressNote))
 	moment(recordKeyProgressAt, r.Progress.At)
+	if r.Error != nil {
+		text(recordKeyErrorModule, utf.Cut(r.Error.Module, maxStep))
+		if args := encodeErrorArgs(r.Error.Args); args != nil {
+			key(recordKeyErrorArgs)
+			b = append(b, args...)
+		}
+	}
+	text(recordKeyParent, utf.Cut(string(r.Parent), maxStep))
+	text(recordKeyGroup, utf.Cut(string(r.Group), maxStep))
+	if children := r.Children[:min(len(r.Children), resultstore.MaxChildren)]; len(children) > 0 {
+		key(recordKeyChildren)
+		b = rawmsgpack.AppendArrayLen(b, len(children))
+		for _, id := range children {
+			b = rawmsgpack.AppendText(b, utf.Cut(string(id), maxStep))
+		}
+	}
 	b[2] = byte(n)
 	return b, nil
 }
@@ -207,6 +228,16 @@ func readRecord(r *rawmsgpack.Reader, rec *resultstore.Record) {
 			rec.Progress.Note = utf.Cut(string(r.Text()), task.MaxProgressNote)
 		case recordKeyProgressAt:
 			rec.Progress.At = serializer.FromMilli(r.Int())
+		case recordKeyErrorModule:
+			failure.Module, failed = string(r.Text()), true
+		case recordKeyErrorArgs:
+			failure.Args, failed = decodeErrorArgs(r), true
+		case recordKeyParent:
+			rec.Parent = task.ID(utf.Cut(string(r.Text()), maxStep))
+		case recordKeyGroup:
+			rec.Group = task.ID(utf.Cut(string(r.Text()), maxStep))
+		case recordKeyChildren:
+			rec.Children = readChildren(r)
 		default:
 			r.Skip()
 		}
@@ -218,9 +249,21 @@ func readRecord(r *rawmsgpack.Reader, rec *resultstore.Record) {
 		failure.Type = utf.Cut(failure.Type, task.MaxErrorText)
 		failure.Message = utf.Cut(failure.Message, task.MaxErrorText)
 		failure.Stack = utf.Cut(failure.Stack, task.MaxStack)
+		failure.Module = utf.Cut(failure.Module, maxStep)
 		failure.Step, failure.StepID = utf.Cut(failure.Step, maxStep), task.ID(utf.Cut(string(failure.StepID), maxStep))
 		rec.Error = &failure
 	}
+}
+
+// readChildren reads an array of ids, of which it returns the first [resultstore.MaxChildren]. An
+// error is recorded in r.
+func readChildren(r *rawmsgpack.Reader) (ids []task.ID) {
+	for n := r.ArrayLen(); n > 0 && r.Err() == nil; n-- {
+		if id := task.ID(utf.Cut(string(r.Text()), maxStep)); len(ids) < resultstore.MaxChildren {
+			ids = append(ids, id)
+		}
+	}
+	return ids
 }
 
 // checkRecord returns an error for an invalid id, state, count or text. A name may be any text,

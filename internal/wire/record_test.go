@@ -130,8 +130,15 @@ func records() *rapid.Generator[resultstore.Record] {
 			r.Progress = task.ProgressValue{Done: rapid.IntRange(0, 1<<31-1).Draw(t, "done"), Total: rapid.IntRange(0, 1<<31-1).Draw(t, "total"), Note: rapid.StringN(0, -1, task.MaxProgressNote).Draw(t, "note"), At: moment("at")}
 		}
 		if rapid.Bool().Draw(t, "failed") {
-			r.Error = &task.RemoteError{Type: text("type"), Message: text("message"), Stack: text("stack"), Step: text("step"), StepID: task.ID(text("step id"))}
+			r.Error = &task.RemoteError{Type: text("type"), Message: text("message"), Stack: text("stack"), Step: text("step"), StepID: task.ID(text("step id")), Module: text("module")}
+			if rapid.Bool().Draw(t, "args") {
+				r.Error.Args = []any{rapid.String().Draw(t, "arg"), rapid.Int64().Draw(t, "number"), rapid.Float64().Draw(t, "float"), nil, map[string]any{"k": []any{true, []byte{1}}}}
+			}
 		}
+		for range rapid.IntRange(0, 3).Draw(t, "children") {
+			r.Children = append(r.Children, task.ID(text("child")))
+		}
+		r.Parent, r.Group = task.ID(text("parent")), task.ID(text("group"))
 		if rapid.Bool().Draw(t, "reply to itself") {
 			r.ReplyTo = r.NodeID
 		}

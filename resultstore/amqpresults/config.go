@@ -8,16 +8,17 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/connect/amqpconnect"
+	"github.com/swarmiji/swarmiji/internal/amqpreplies"
 	"github.com/swarmiji/swarmiji/internal/naming"
 )
 
 // Defaults of [Config].
 const (
 	DefaultNamespace = "default"
-	DefaultExpires   = 30 * time.Minute
-	DefaultMaxLength = 1_000_000
-	DefaultMaxResult = 15 << 20
-	DefaultPrefetch  = 256
+	DefaultExpires   = amqpreplies.DefaultExpires
+	DefaultMaxLength = amqpreplies.DefaultMaxLength
+	DefaultMaxResult = amqpreplies.DefaultMaxResult
+	DefaultPrefetch  = amqpreplies.DefaultPrefetch
 )
 
 // QueueType is a RabbitMQ queue type (x-queue-type).
@@ -62,9 +63,6 @@ type Config struct {
 	// slog.Default().
 	Logger *slog.Logger
 }
-
-// maxRest limits the bytes of a record beside its Result: error texts, names and the correlation.
-const maxRest = 1 << 20
 
 // complete returns c with the default in each field that is 0, "" or a nil Logger. The default of
 // QueueType is Quorum with several URLs, otherwise Classic. It does not check Connect.

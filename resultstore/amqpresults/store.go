@@ -3,18 +3,10 @@ package amqpresults
 import (
 	"context"
 	"errors"
-	"fmt"
-	"maps"
-	"slices"
-	"sync"
-	"sync/atomic"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
-	"github.com/swarmiji/swarmiji/internal/amqpconn"
-	"github.com/swarmiji/swarmiji/internal/naming"
-	"github.com/swarmiji/swarmiji/internal/utf"
-	"github.com/swarmiji/swarmiji/internal/wake"
+	"github.com/swarmiji/swarmiji/internal/amqpreplies"
 	"github.com/swarmiji/swarmiji/internal/wire"
 	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/task"
@@ -26,51 +18,38 @@ const contentType = "application/x-swarmiji-record"
 // Store sends and receives records. It publishes and consumes over two connections, because a
 // broker that blocks publishers still delivers. It opens each connection at its first use. All
 // methods are safe for concurrent use.
-type Store struct {
-	cfg       Config
-	prefix    string // of the names of reply queues
-	sending   *amqpconn.Conn
-	receiving *amqpconn.Conn
-	publisher *amqpconn.Publisher
-	closed    atomic.Bool // written under mu
-	tasks     sync.WaitGroup
-	absent    absences
+type Store struct{ replies *amqpreplies.Store }
 
-	mu      sync.Mutex
-	streams map[*replies]struct{}
-}
+var (
+	_ resultstore.ResultStore = (*Store)(nil)
+	_ resultstore.BatchSaver  = (*Store)(nil)
+	_ resultstore.Replier     = (*Store)(nil)
+)
 
 // New checks c and makes a Store. It does no I/O and starts no goroutine. It returns all problems
 // of c in one error.
 func New(c Config) (*Store, error) {
 	c, err := c.complete()
-	open := func(role string) *amqpconn.Conn {
-		conn, connErr := amqpconn.New(c.Connect, role, c.Logger)
-		err = errors.Join(err, connErr)
-		return conn
-	}
-	sending := open("results")
-	if err != nil { // the second connection would have the same problems
+	s, connErr := amqpreplies.New(amqpreplies.Config{
+		Connect: c.Connect, Prefix: "swj." + c.Namespace + ".reply.",
+		Expires: c.Expires, MaxLength: c.MaxLength, MaxResult: c.MaxResult, Prefetch: c.Prefetch, QueueType: string(c.QueueType), Logger: c.Logger,
+		Sends: amqpreplies.Final, Encode: encode,
+		Decode: func(_ string, d *amqp.Delivery) (resultstore.Record, error) { return wire.DecodeRecord(d.Body) },
+	})
+	if err = errors.Join(err, connErr); err != nil {
 		return nil, err
 	}
-	receiving := open("replies")
+	return &Store{s}, nil
+}
+
+// encode returns the message for a record. Returns the errors of wire.EncodeRecord.
+func encode(r *resultstore.Record) (*amqp.Publishing, error) {
+	body, err := wire.EncodeRecord(r)
 	if err != nil {
 		return nil, err
 	}
-	c.Connect.URLs = nil // they hold passwords and are not needed any more
-	return &Store{
-		cfg:       c,
-		prefix:    "swj." + c.Namespace + ".reply.",
-		sending:   sending,
-		receiving: receiving,
-		publisher: amqpconn.NewPublisher(sending, amqpconn.PublisherConfig{}),
-		streams:   make(map[*replies]struct{}),
-	}, nil
+	return &amqp.Publishing{ContentType: contentType, DeliveryMode: amqp.Persistent, MessageId: string(r.ID), Body: body}, nil
 }
-
-// isSent reports whether Save sends r to its submitter: r is terminal, or it holds an error that
-// says why the task waits.
-func isSent(r *resultstore.Record) bool { return r.State.Terminal() || r.Error != nil }
 
 // Save implements [resultstore.ResultStore]: it publishes a terminal record, or an open one with an
 // error, to the reply queue of r.ReplyTo. It waits for the broker's confirmation. For any other
@@ -90,197 +69,39 @@ func isSent(r *resultstore.Record) bool { return r.State.Terminal() || r.Error !
 //     ends; saving it again is safe
 //   - ErrClosed after Close, and ctx's error if ctx has already ended
 func (s *Store) Save(ctx context.Context, r resultstore.Record) error {
-	m, err := s.message(ctx, &r)
-	if err != nil || m == nil {
-		return err
-	}
-	return failure("result for "+r.ReplyTo, s.send(ctx, r.ReplyTo, m))
+	return s.replies.Save(ctx, r)
 }
 
 // SaveBatch implements [resultstore.BatchSaver]: it publishes the records one after the other and
 // then waits for all confirmations. It does not wait for a missing reply queue: the outcome is
 // [resultstore.ErrUnavailable] then. Its other errors are those of Save.
 func (s *Store) SaveBatch(ctx context.Context, rs []resultstore.Record) []error {
-	errs := make([]error, len(rs))
-	out, at := make([]amqpconn.Outgoing, 0, len(rs)), make([]int, 0, len(rs))
-	for i := range rs {
-		m, err := s.message(ctx, &rs[i])
-		if errs[i] = err; m != nil {
-			out, at = append(out, amqpconn.Outgoing{Key: s.prefix + rs[i].ReplyTo, Message: m}), append(at, i)
-		}
-	}
-	outcomes := s.publisher.PublishBatch(ctx, out)
-	for k, i := range at {
-		var err error
-		if outcomes != nil {
-			err = outcomes[k]
-		}
-		switch {
-		case err == nil:
-			s.absent.found(rs[i].ReplyTo)
-		case errors.Is(err, amqpconn.ErrUnroutable):
-			err = fmt.Errorf("%w: %w", errAbsent, err)
-		}
-		errs[i] = failure("result for "+rs[i].ReplyTo, err)
-	}
-	return errs
-}
-
-// message checks r and returns its message, or nil if r is not sent. Its errors are those of Save
-// before anything is sent.
-func (s *Store) message(ctx context.Context, r *resultstore.Record) (*amqp.Publishing, error) {
-	if err := s.check(ctx, r.ID); err != nil {
-		return nil, err
-	}
-	if !r.State.Recorded() {
-		return nil, fmt.Errorf("%w: state %q is not recorded", resultstore.ErrMalformed, utf.Cut(string(r.State), 32))
-	}
-	if !isSent(r) || r.ReplyTo == "" {
-		return nil, nil //nolint:nilnil // nothing is sent
-	}
-	if !naming.ValidName(r.ReplyTo) {
-		return nil, fmt.Errorf("%w: the reply-to %q is not a valid node name", resultstore.ErrMalformed, utf.Cut(r.ReplyTo, 64))
-	}
-	if len(r.Result) > s.cfg.MaxResult {
-		return nil, fmt.Errorf("%w: the result has %d bytes, more than the MaxResult of %d", resultstore.ErrTooLarge, len(r.Result), s.cfg.MaxResult)
-	}
-	body, err := wire.EncodeRecord(r)
-	if err != nil {
-		return nil, err
-	}
-	if len(body) > s.cfg.MaxResult+maxRest {
-		return nil, fmt.Errorf("%w: the record has %d bytes, at most %d are allowed", resultstore.ErrTooLarge, len(body), s.cfg.MaxResult+maxRest)
-	}
-	return &amqp.Publishing{ContentType: contentType, DeliveryMode: amqp.Persistent, MessageId: string(r.ID), Body: body}, nil
-}
-
-// send publishes m to the reply queue of node and waits for the confirmation. While the queue is
-// missing it tries again every absenceRetry.
-//
-//   - The queue has been missing for absence: amqpconn.ErrUnroutable.
-//   - ctx ends before that time: errAbsent and amqpconn.ErrUnroutable.
-//   - The queue exists, but its node is down: errDown and amqpconn.ErrUnroutable, at once.
-//   - Another error of the publish: that error, at once.
-func (s *Store) send(ctx context.Context, node string, m *amqp.Publishing) error {
-	queue := s.prefix + node
-	for {
-		err := s.publisher.Publish(ctx, "", queue, m)
-		if err == nil {
-			s.absent.found(node)
-			return nil
-		}
-		if !errors.Is(err, amqpconn.ErrUnroutable) {
-			return err
-		}
-		if s.isDown(ctx, queue) {
-			return fmt.Errorf("%w: %w", errDown, err)
-		}
-		if s.absent.missed(node) {
-			return err
-		}
-		if !wake.Sleep(ctx, absenceRetry) {
-			return fmt.Errorf("%w: %w: %w", errAbsent, err, ctx.Err())
-		}
-	}
-}
-
-// errAbsent reports that ctx ended before a missing queue counted as gone.
-var errAbsent = errors.New("the queue does not exist now")
-
-var errDown = errors.New("the queue exists on a node that is down")
-
-// isDown reports whether queue exists although no message can be routed to it. RabbitMQ returns a
-// message for a classic queue on a stopped node like one for a missing queue. Only the answer to
-// a passive declaration tells the two apart, for which it waits. If that fails for another
-// reason, isDown returns true.
-func (s *Store) isDown(ctx context.Context, queue string) bool {
-	err := s.sending.Do(ctx, func(ch *amqp.Channel) error {
-		_, err := ch.QueueDeclarePassive(queue, true, false, false, false, nil)
-		return err
-	})
-	return !amqpconn.IsNotFound(err) // the queue exists, or its state is unknown
+	return s.replies.SaveBatch(ctx, rs)
 }
 
 // Load implements [resultstore.ResultStore]: it returns [resultstore.ErrNotFound] for every valid
 // id, [task.ErrBadID] for another one, ErrClosed after Close, and ctx's error if ctx has ended.
 func (s *Store) Load(ctx context.Context, id task.ID) (resultstore.Record, error) {
-	if err := s.check(ctx, id); err != nil {
-		return resultstore.Record{}, err
-	}
-	return resultstore.Record{}, resultstore.ErrNotFound
+	return s.replies.Load(ctx, id)
 }
 
 // Delete implements [resultstore.ResultStore]: it does nothing, because no record is kept. Returns
 // [task.ErrBadID] for an invalid id, ErrClosed after Close, and ctx's error if ctx has ended.
-func (s *Store) Delete(ctx context.Context, id task.ID) error { return s.check(ctx, id) }
+func (s *Store) Delete(ctx context.Context, id task.ID) error { return s.replies.Delete(ctx, id) }
 
-// check returns ErrClosed after Close, ctx's error if ctx has ended, or [task.ErrBadID] if id is
-// invalid.
-func (s *Store) check(ctx context.Context, id task.ID) error {
-	if s.closed.Load() {
-		return resultstore.ErrClosed
-	}
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	return id.Check()
+// Replies implements [resultstore.Replier]: it declares the node's reply queue and blocks until the
+// stream consumes it. All streams of one node, also of other processes, share its queue, and each
+// record goes to one of them. A goroutine receives the records until the stream or the store is
+// closed.
+//
+// If ctx has already ended, Replies returns ctx's error. Without a broker it waits until ctx ends.
+// A refusal of the credentials is returned at once. Both are [resultstore.ErrUnavailable]. An
+// invalid node name is [resultstore.ErrMalformed]. Returns ErrClosed after Close.
+func (s *Store) Replies(ctx context.Context, node string) (resultstore.Replies, error) {
+	return s.replies.Replies(ctx, node)
 }
 
 // Close implements [resultstore.ResultStore]. It closes all streams, waits for the answers of
 // running Saves and closes the connections. If ctx ends first it cuts the connections and returns
-// ctx's error. It takes s.mu, but not while it waits.
-func (s *Store) Close(ctx context.Context) error {
-	s.mu.Lock()
-	s.closed.Store(true)
-	var errs []error
-	open := slices.Collect(maps.Keys(s.streams))
-	for _, n := range open {
-		n.stop()
-	}
-	s.mu.Unlock()
-	for _, n := range open {
-		errs = append(errs, n.Close(ctx))
-	}
-	errs = append(errs, closeError(s.publisher.Close(ctx)), closeError(s.sending.Close(ctx)), closeError(s.receiving.Close(ctx)))
-	s.tasks.Wait() // no stream blocks on a closed connection
-	return errors.Join(errs...)
-}
-
-// closeError wraps the error of closing the publisher or a connection with the port's error. It
-// returns nil for nil.
-func closeError(err error) error {
-	if err == nil {
-		return nil
-	}
-	return failure("close", err)
-}
-
-// failure wraps err with the matching error of the port and the name of the operation:
-// ErrUnreachable, ErrMalformed, ErrClosed or ErrUnavailable. Errors without a match become
-// ErrUnavailable. It returns nil for nil.
-func failure(what string, err error) error {
-	var class error
-	switch {
-	case err == nil:
-		return nil
-	case errors.Is(err, amqpconn.ErrUnroutable) && !errors.Is(err, errDown) && !errors.Is(err, errAbsent):
-		class = resultstore.ErrUnreachable
-	case errors.Is(err, amqpconn.ErrMalformed):
-		class = resultstore.ErrMalformed
-	// its cause may be ErrClosed of one connection, which is replaced
-	case errors.Is(err, amqpconn.ErrUnavailable):
-		class = resultstore.ErrUnavailable
-	case errors.Is(err, amqpconn.ErrClosed):
-		class = resultstore.ErrClosed
-	default: // the record may have been sent; sending it again is safe
-		class = resultstore.ErrUnavailable
-	}
-	return fmt.Errorf("amqp %s: %w: %w", what, class, err)
-}
-
-var (
-	_ resultstore.ResultStore = (*Store)(nil)
-	_ resultstore.BatchSaver  = (*Store)(nil)
-	_ resultstore.Replier     = (*Store)(nil)
-	_ resultstore.Replies     = (*replies)(nil)
-)
+// ctx's error.
+func (s *Store) Close(ctx context.Context) error { return s.replies.Close(ctx) }

@@ -245,7 +245,7 @@ func check(ctx context.Context, id task.ID) error {
 // immutable.
 func (e *entry) owned() resultstore.Record {
 	r := e.rec
-	r.Result = bytes.Clone(r.Result)
+	r.Result, r.Children = bytes.Clone(r.Result), slices.Clone(r.Children)
 	return r
 }
 

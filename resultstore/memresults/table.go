@@ -37,7 +37,7 @@ type table struct {
 // ErrStale or ErrClosed. It takes t.mu.
 func (t *table) save(from *Store, r *resultstore.Record) ([]*stream, *entry, error) {
 	e := &entry{rec: *r}
-	e.rec.Result = bytes.Clone(r.Result)
+	e.rec.Result, e.rec.Children = bytes.Clone(r.Result), slices.Clone(r.Children)
 	e.rec.TTL, e.rec.DropCheckpoints = 0, false
 	e.rec.StartedAt, e.rec.FinishedAt = millis(r.StartedAt), millis(r.FinishedAt)
 	e.rec.Progress.At = millis(r.Progress.At)

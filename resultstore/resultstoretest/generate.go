@@ -83,8 +83,25 @@ func record(id task.ID, node string) *rapid.Generator[resultstore.Record] {
 			r.Error = &task.RemoteError{
 				Type: text(100).Draw(t, "error type"), Message: text(task.MaxErrorText).Draw(t, "message"), Stack: text(2000).Draw(t, "stack"),
 				Step: text(100).Draw(t, "step"), StepID: task.ID(text(100).Draw(t, "step id")),
+				Module: text(100).Draw(t, "module"), Args: errorArgs().Draw(t, "error arguments"),
+			}
+		}
+		if rapid.Bool().Draw(t, "relatives") {
+			r.Parent, r.Group = task.ID(text(100).Draw(t, "parent")), task.ID(text(100).Draw(t, "group"))
+			for range rapid.IntRange(0, 3).Draw(t, "children") {
+				r.Children = append(r.Children, task.ID(text(100).Draw(t, "child")))
 			}
 		}
 		return r
 	})
+}
+
+// errorArgs draws the values of an error, of each type that a record keeps.
+func errorArgs() *rapid.Generator[[]any] {
+	value := rapid.OneOf(
+		rapid.SampledFrom([]any{nil, true, int64(-1 << 63), uint64(1<<64 - 1), 2.0, -0.5, []byte{0, 0xff}, []any{}, map[string]any{"k": []any{int64(7), nil}}}),
+		rapid.Map(text(50), func(s string) any { return s }),
+		rapid.Map(rapid.Int64(), func(n int64) any { return n }),
+	)
+	return rapid.SliceOfN(value, 0, 5)
 }

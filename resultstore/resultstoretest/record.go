@@ -3,6 +3,7 @@ package resultstoretest
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -108,15 +109,17 @@ func recordCases() []testCase {
 			Needs:   []need{needsRecords},
 			Run: func(w *world) {
 				s := w.Open()
-				r := w.succeeded("")
-				want := with(r, func(r *resultstore.Record) { r.Result = bytes.Clone(r.Result) })
+				r := with(w.succeeded(""), func(r *resultstore.Record) { r.Children = []task.ID{"a", "b"} })
+				want := with(r, func(r *resultstore.Record) { r.Result, r.Children = bytes.Clone(r.Result), slices.Clone(r.Children) })
 				w.save(s, r)
 				clear(r.Result)
+				clear(r.Children)
 				got := w.load(s, r.ID)
 				if diff := diffRecord(want, got); diff != "" {
 					w.Fatalf("the record changed with the slice given to Save (-saved +loaded):\n%s", diff)
 				}
 				clear(got.Result)
+				clear(got.Children)
 				w.wantLoad(s, want, "after the slice of an earlier Load was changed")
 			},
 		},

@@ -24,9 +24,10 @@ type Person struct {
 }
 
 // TestSerializer tests s against each sentence of the port. A serializer that supports only bytes
-// and texts may return ErrValue for other values.
+// and texts may return ErrValue for other values. A [serializer.Composer] is tested as one too.
 func TestSerializer(t *testing.T, s serializer.Serializer) {
 	t.Helper()
+	runCases(t, s, composerCases(s))
 	runCases(t, s, []testCase[serializer.Serializer]{
 		{
 			"content type",

@@ -1,4 +1,4 @@
-package amqpresults
+package amqpreplies
 
 import (
 	"context"
@@ -14,7 +14,6 @@ import (
 	"github.com/swarmiji/swarmiji/internal/amqpconn"
 	"github.com/swarmiji/swarmiji/internal/naming"
 	"github.com/swarmiji/swarmiji/internal/utf"
-	"github.com/swarmiji/swarmiji/internal/wire"
 	"github.com/swarmiji/swarmiji/resultstore"
 )
 
@@ -82,7 +81,7 @@ func (s *Store) Replies(ctx context.Context, node string) (resultstore.Replies, 
 		return nil, fmt.Errorf("%w: node %q is not a valid name", resultstore.ErrMalformed, utf.Cut(node, 64))
 	}
 	n := &replies{
-		store: s, node: node, queue: s.prefix + node,
+		store: s, node: node, queue: s.cfg.Prefix + node,
 		items: make(chan item), ended: make(chan struct{}), opened: make(chan struct{}), gone: make(chan struct{}),
 		present: make(chan struct{}),
 	}
@@ -189,7 +188,7 @@ func (n *replies) run(ctx context.Context, ch *amqpconn.Channel) error {
 	return ch.Answered(func() error { return ch.Cancel(consumerTag, false) })
 }
 
-// deliver sends records to Receive until ctx or the channel ends. Records that isSent excludes are
+// deliver sends records to Receive until ctx or the channel ends. Records that Final excludes are
 // not sent. A message that is not a record for this node becomes ErrMalformed at Receive.
 //
 // It acknowledges all of these, at most maxUnacked at a time; records that Receive has not taken
@@ -203,7 +202,7 @@ func (n *replies) deliver(ctx context.Context, ch *amqpconn.Channel, deliveries 
 		if err != nil || !ok {
 			return err
 		}
-		it, mine := n.read(d.Body)
+		it, mine := n.read(&d)
 		if mine {
 			select {
 			case n.items <- it:
@@ -300,16 +299,16 @@ func (n *replies) acknowledge(ch *amqpconn.Channel, last uint64, unacked *int) e
 }
 
 // read decodes a message. It returns an item with ErrMalformed for a message that is not a record
-// of this node. mine is false for a record that isSent excludes: the submitter must not see it.
-func (n *replies) read(body []byte) (it item, mine bool) {
-	rec, err := wire.DecodeRecord(body)
+// of this node. mine is false for a record that Final excludes: the submitter must not see it.
+func (n *replies) read(d *amqp.Delivery) (it item, mine bool) {
+	rec, err := n.store.cfg.Decode(n.node, d)
 	switch {
 	case err != nil:
 		return item{err: err}, true
 	case rec.ReplyTo != n.node:
 		return item{err: fmt.Errorf("%w: the message is a record for another node", resultstore.ErrMalformed)}, true
 	default:
-		return item{rec: rec}, isSent(&rec)
+		return item{rec: rec}, Final(&rec)
 	}
 }
 
@@ -328,7 +327,7 @@ func (n *replies) declare(ch *amqp.Channel) error {
 		"x-expires":    n.store.cfg.Expires.Milliseconds(),
 		"x-max-length": int64(n.store.cfg.MaxLength),
 		"x-overflow":   "drop-head",
-		"x-queue-type": string(n.store.cfg.QueueType),
+		"x-queue-type": n.store.cfg.QueueType,
 	}
 	_, err := ch.QueueDeclare(n.queue, true, false, false, false, args)
 	n.foreign = amqpconn.IsPrecondition(err)
@@ -393,7 +392,7 @@ func (n *replies) remove(ctx context.Context) {
 	// The queue stays while another stream reads it. Without a connection or an answer it expires.
 	// Neither makes Close fail.
 	_ = sess.Do(ctx, func(ch *amqp.Channel) error {
-		if n.foreign || n.store.cfg.QueueType != Classic {
+		if n.foreign || n.store.cfg.QueueType != "classic" {
 			// A quorum queue cannot be deleted with if-unused: the request ends the connection (error 540)
 			// with all its streams. A stream that begins between the two requests loses its queue and
 			// declares it again.

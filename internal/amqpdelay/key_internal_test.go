@@ -1,4 +1,4 @@
-package amqpbroker
+package amqpdelay
 
 import (
 	"strconv"
@@ -19,11 +19,11 @@ func TestDelayKey(t *testing.T) {
 			d %= 2 * time.Minute
 			d++
 		}
-		ms, err := delayMillis(d)
+		ms, err := millis(d)
 		if err != nil {
 			t.Fatal(err)
 		}
-		words := strings.Split(newNames("ns").delayKey(ms, "swj.ns.q.a.b"), ".")
+		words := strings.Split(key(ms, topic("swj.ns.q.", "swj.ns.q.a.b")), ".")
 		if n := len(words); words[n-2] != "q" || words[n-1] != "a/b" {
 			t.Fatalf("the key ends with %q", words)
 		}
@@ -31,7 +31,7 @@ func TestDelayKey(t *testing.T) {
 		before := -1
 		for _, word := range words[:len(words)-2] {
 			level, err := strconv.Atoi(word)
-			if err != nil || len(word) != 2 || level >= delayLevels {
+			if err != nil || len(word) != 2 || level >= levels {
 				t.Fatalf("level %q", word)
 			}
 			if before >= 0 && (before >= level || before < lowestBit(level)) {

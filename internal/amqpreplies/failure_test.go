@@ -1,4 +1,4 @@
-package amqpresults
+package amqpreplies
 
 import (
 	"errors"
