@@ -53,6 +53,8 @@
 //   - history: what happened to tasks: a recorder of events, queries, timelines and counts.
 //   - capability: optional interfaces of adapters, also behind wrappers.
 //   - tasktest: tests of programs with tasks, without a server and without waiting.
+//   - celery: producers and consumers for the queues and results of Celery, in Python. Below it are
+//     celery/wire, the messages, and the adapters.
 //   - open: adapters from a URL. Below it, import a package per kind of server, or open/all.
 //
 // The directories below the ports, schedule, jobs, limit, settings, history and outbox are

@@ -2,8 +2,9 @@
 // same queues and result backends. Tasks go both ways, and a workflow may have steps in both
 // languages:
 //
-//	swarm, err := celery.Open(ctx, "amqp://user:password@host//", celery.Options{Results: "redis://host/0"})
-//	c, err := swarm.Consumer(consumer.Config{Queues: map[string]consumer.QueueConfig{"reports": {}}})
+//	o := celery.Options{Results: "redis://host/0", Queue: "reports"}
+//	swarm, err := celery.Open(ctx, "amqp://user:password@host//", o)
+//	c, err := swarm.Consumer(consumer.Config{})
 //	err = render.Handle(c, func(ctx context.Context, a RenderArgs) (string, error) { ... })
 //
 // A Python program then calls the task by its name:
@@ -16,9 +17,10 @@
 // the tag celery:"position,keyword", or by the order of the fields. A handler with another argument
 // takes exactly one positional argument. [Args] takes any call. See [wire.JSONArgs].
 //
-// # What differs
+// # Differences
 //
-// docs/celery.md describes how to move task by task, what is carried over, and what is refused.
+// docs/celery.md describes how to move task by task, which parts are carried over, and which parts
+// are refused.
 package celery
 
 import "github.com/swarmiji/swarmiji/celery/wire"

@@ -39,13 +39,13 @@ func (s *Swarm) Producer(c producer.Config) (*producer.Producer, error) {
 // Celery's messages and those of this module. The swarm's Broker and Wire are used, and
 // Options.Queue and Options.Logger if c has no Queues or Logger.
 //
-//   - Results of Celery's tasks go to the swarm's store. Results of other tasks go to c.Results. nil:
-//     to the swarm's store.
+//   - Results of Celery's tasks go to the swarm's store. Results of other tasks go to c.Results, or
+//     to the swarm's store if it is nil.
 //   - A task without a handler fails at once and is dead-lettered, as in Celery. A positive
 //     Tuning.UnknownRetries delays it first.
 //
-// End its Run before the swarm is closed. Returns the errors of consumer.New, and an error if c sets
-// Broker, Wire.Formats or Stores["celery"].
+// End its Run before the swarm is closed. Returns the errors of consumer.New, and an error if c
+// sets Broker, Wire.Formats or Stores["celery"].
 func (s *Swarm) Consumer(c consumer.Config) (*consumer.Consumer, error) {
 	if c.Broker != nil || len(c.Wire.Formats) > 0 || c.Stores[ownStore] != nil {
 		return nil, fmt.Errorf("celery: the swarm sets Broker, Wire and the store %q of a consumer", ownStore)

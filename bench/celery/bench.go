@@ -24,7 +24,7 @@ import (
 	"github.com/swarmiji/swarmiji/task"
 )
 
-// pair is what the task of the measurement adds.
+// pair holds the arguments of the measured task.
 type pair struct {
 	X int `celery:"0,x"`
 	Y int `celery:"1,y"`
@@ -116,7 +116,8 @@ func (b *bench) drain(ctx context.Context, results bool, work func(ctx context.C
 	}
 }
 
-// fill puts the tasks into a new queue. Their results go to a queue that nobody reads, or nowhere.
+// fill puts the tasks into a new queue. Their results go to a queue without a
+// consumer, or nowhere.
 func (b *bench) fill(ctx context.Context, own *amqp.Broker, queue string, results bool) error {
 	reply := queue + ".replies"
 	if err := own.Declare(ctx, broker.Queue{Name: queue}, broker.Queue{Name: reply}); err != nil {

@@ -35,7 +35,7 @@ type Broker struct {
 	lanes  lanes.Counter
 	// learned maps a queue to the *learning of its levels.
 	learned sync.Map
-	warned  sync.Map // warned is the set of AMQP queues and exchanges whose other settings were logged.
+	warned  sync.Map // the AMQP queues and exchanges whose other settings were logged
 
 	// levelless maps a queue without levels to the time.Time of the server's answer.
 	levelless sync.Map

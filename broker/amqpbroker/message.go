@@ -15,8 +15,9 @@ import (
 	"github.com/swarmiji/swarmiji/internal/messagecode"
 )
 
-// The headers of the adapter, besides lanes.Header and those of dead letters in package amqpdead. A message with generation 0, priority 100, no key,
-// no weight, lane 0 and no expiry carries no such header.
+// The headers of the adapter, besides lanes.Header and those of dead letters in package amqpdead.
+// A message with generation 0, priority 100, no key, no weight, lane 0 and no expiry carries no
+// such header.
 const (
 	headerGeneration = "swj-gen"     // int64
 	headerPriority   = "swj-prio"    // int64

@@ -26,6 +26,7 @@ type Broker struct {
 	direct *amqpconn.Publisher
 	delays *amqpdelay.Delays
 	warned sync.Map // the AMQP queues whose other settings were logged
+	levels sync.Map // the queues that Declare has named with levels
 	scans  amqpdead.Scans
 
 	stop context.Context // ends when the Broker releases its resources
@@ -103,9 +104,9 @@ func (b *Broker) Publish(ctx context.Context, queue string, m *broker.Message) e
 // at, and waits until RabbitMQ has confirmed m. This process's clock counts. If at has come it
 // publishes m at once.
 //
-// Returns ErrUnsupported for a delay of more than 2^38 ms, 8.7 years, ErrNoQueue if the queue does
-// not exist, ErrMalformed or ErrTooLarge if m cannot be sent. The property expiration of m is
-// delivered but not applied.
+// Returns ErrUnsupported for a delay of more than 2^38 ms, 8.7 years. Returns ErrNoQueue if the
+// queue does not exist, ErrMalformed or ErrTooLarge if m cannot be sent. The property expiration of
+// m is delivered but not applied.
 func (b *Broker) PublishAt(ctx context.Context, queue string, m *broker.Message, at time.Time) error {
 	if !at.After(time.Now()) {
 		return b.Publish(ctx, queue, m)

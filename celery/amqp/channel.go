@@ -26,12 +26,12 @@ type channel struct {
 	ch        *amqpconn.Channel
 	lost      chan struct{} // closed by close: all unsettled deliveries are lost
 	cancelled chan string   // tags of consumers that the server cancelled; closed with the channel
-	shared    bool          // the limit of unsettled deliveries is that of the channel, not of a consumer
+	shared    bool          // the prefetch is that of the channel, not of a consumer
 
 	// held during calls that wait for an answer: the client library allows one at a time
 	rpc      sync.Mutex
 	tag      string        // of the consumer, "" without one; guarded by rpc
-	received chan struct{} // closed when the last delivery of the consumer is in the list; guarded by rpc
+	received chan struct{} // closed after the consumer's last delivery; guarded by rpc
 	consumed int           // number of consumers started so far, for their tags; guarded by rpc
 
 	mu    sync.Mutex

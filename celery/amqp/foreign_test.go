@@ -226,8 +226,8 @@ func TestRetriesOfPythonRaiseTheGeneration(t *testing.T) {
 	}
 }
 
-// The prefetch of a running consumer can change on each type of queue. A limit of the whole channel,
-// which only classic queues accept, would end the connection on others.
+// The prefetch of a running consumer can change on each type of queue. Only classic queues accept a
+// limit of the whole channel. Other queues would end the connection.
 func TestPrefetchOnQueuesOfEachType(t *testing.T) {
 	srv := testserver.RequireRabbit(t)
 	b := connected(t, srv)
@@ -281,5 +281,43 @@ func TestPrefetchOnQueuesOfEachType(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A queue with levels delivers by Celery's priority, whether it is new or declared by Python. A
+// queue without x-max-priority is used as it is.
+func TestPriorities(t *testing.T) {
+	srv := testserver.RequireRabbit(t)
+	b := connected(t, srv)
+	for name, c := range map[string]struct {
+		args   client.Table
+		absent bool
+		want   string
+	}{
+		"a new queue":                {absent: true, want: "urgent"},
+		"a queue of Python":          {args: client.Table{"x-max-priority": int32(10)}, want: "urgent"},
+		"a queue without priorities": {want: "first"},
+	} {
+		q := testserver.Namespace()
+		if !c.absent {
+			on(t, srv, func(ch *client.Channel) error {
+				_, err := ch.QueueDeclare(q, true, false, false, false, c.args)
+				return err
+			})
+		}
+		if err := b.Declare(testwait.Long(t), broker.Queue{Name: q, Levels: []int{95, 100}}); err != nil {
+			t.Fatalf("%s: Declare: %v", name, err)
+		}
+		for _, m := range []broker.Message{
+			{ID: "first"},
+			{ID: "urgent", Properties: map[string]string{"priority": "9"}},
+		} {
+			if err := b.Publish(testwait.Long(t), q, &m); err != nil {
+				t.Fatalf("%s: Publish: %v", name, err)
+			}
+		}
+		if id := next(t, b, q).Message().ID; id != c.want {
+			t.Errorf("%s: %q is delivered first, want %q", name, id, c.want)
+		}
 	}
 }

@@ -99,8 +99,8 @@ func encode(p *amqp.Publishing, m *broker.Message, maxBody int) error {
 }
 
 // maxCopied limits the headers of a copy of a received message, in bytes. The frame also holds the
-// reason of a dead letter (4 KiB) and what the server adds at each of up to 38 delay levels, about
-// 500 bytes. A consumer that receives a larger frame loses its connection.
+// reason of a dead letter (4 KiB). The server adds about 500 bytes at each of up to 38 delay
+// levels. A consumer that receives a larger frame loses its connection.
 const maxCopied = 96 << 10
 
 // encodeCopy fills p with m, a message that the server has delivered. It returns the names of the

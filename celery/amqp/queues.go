@@ -2,7 +2,6 @@ package amqp
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"strings"
 
@@ -12,19 +11,27 @@ import (
 	"github.com/swarmiji/swarmiji/internal/amqpconn"
 )
 
+// maxPriority is the highest priority of a queue with levels, the x-max-priority of Celery's
+// documentation. Celery's priority 10 is 90 here, and 0 is 100.
+const maxPriority = 10
+
 // Declare implements [broker.Declarer]. It creates the queues that do not exist, as Celery does,
 // and uses existing queues as they are. It waits for the server and stops at the first error; the
-// queues before it exist then. Returns ErrUnsupported for a queue with levels or turns.
+// queues before it exist then. Returns ErrUnsupported for a queue with turns.
+//
+// A queue with levels is created with an x-max-priority of 10. The bounds of the levels have no
+// effect: the message format sets Celery's priority, which RabbitMQ applies. A difference of an
+// existing queue is logged once.
 func (b *Broker) Declare(ctx context.Context, qs ...broker.Queue) error {
 	for _, q := range qs {
 		if err := checkQueue(q.Name); err != nil {
 			return amqpconn.BrokerError(err, "declare", q.Name)
 		}
-		if len(q.Levels) > 0 {
-			return fmt.Errorf("priority levels of queue %q: %w", q.Name, broker.ErrUnsupported)
-		}
 		if err := broker.RefuseFair(q); err != nil {
 			return err
+		}
+		if len(q.Levels) > 0 {
+			b.levels.Store(q.Name, struct{}{})
 		}
 		err := b.con.Retry(ctx, func(sess *amqpconn.Session) error { return b.declareWork(ctx, sess, q.Name) })
 		if err != nil {
@@ -43,20 +50,30 @@ func (b *Broker) declareWork(ctx context.Context, sess *amqpconn.Session, queue 
 	if err := b.delays.DeclareEnd(ctx, sess); err != nil {
 		return err
 	}
+	var args amqp.Table
+	if _, ok := b.levels.Load(queue); ok {
+		args = amqp.Table{"x-max-priority": int32(maxPriority)}
+	}
 	err := sess.Do(ctx, func(ch *amqp.Channel) error {
 		_, err := ch.QueueDeclarePassive(queue, true, false, false, false, nil)
 		return err
 	})
-	if amqpconn.IsNotFound(err) {
+	switch {
+	case amqpconn.IsNotFound(err):
 		err = sess.Do(ctx, func(ch *amqp.Channel) error {
 			if err := ch.ExchangeDeclare(queue, amqp.ExchangeDirect, true, false, false, false, nil); err != nil {
 				return err
 			}
-			if _, err := ch.QueueDeclare(queue, true, false, false, false, nil); err != nil {
+			if _, err := ch.QueueDeclare(queue, true, false, false, false, args); err != nil {
 				return err
 			}
 			return ch.QueueBind(queue, queue, queue, false, nil)
 		})
+	case err == nil && args != nil:
+		var difference error
+		if difference, err = sess.DeclareOrFind(ctx, queue, args); err == nil && difference != nil {
+			b.warnDifference(ctx, queue, queue, difference)
+		}
 	}
 	if err != nil {
 		return err
@@ -64,7 +81,9 @@ func (b *Broker) declareWork(ctx context.Context, sess *amqpconn.Session, queue 
 	return sess.Do(ctx, func(ch *amqp.Channel) error { return b.delays.BindOn(ch, sess, queue) })
 }
 
-// isClassic reports whether an existing queue is known to be a classic one. It waits for the server.
+// isClassic reports whether an existing queue is known to be a classic one, and waits for the
+// server.
+//
 // AMQP does not tell the type of a queue. But a declaration as a classic queue succeeds if the
 // queue has no other arguments, and otherwise the refusal names the argument that differs.
 // x-max-priority exists only on classic queues.

@@ -21,8 +21,7 @@
 //   - Documents are compared before they are replaced, so that Save never replaces a newer or a
 //     final one. Python programs replace all but a success.
 //   - A chord fails when a part fails that Go runs, and later parts change nothing. After a failure
-//     in Python it waits for all parts. The task behind it fails with the error of the part, not
-//     with a ChordError, if Go ends the chord.
+//     in Python it waits for all parts.
 //   - Celery sends each document to the channel of its task. A stream of notifications gets the
 //     documents of all tasks, and drops those for other nodes.
 //   - Redis Cluster and Sentinel are not supported. On a cluster Celery's keys of one chord are on

@@ -199,7 +199,35 @@ func (s *Store) Members(ctx context.Context, group task.ID, from, limit int) ([]
 		}
 		page = append(page, r)
 	}
+	s.rememberFailed(page)
 	return page, nil
+}
+
+// maxFailed limits the failed members that a Store remembers.
+const maxFailed = 4096
+
+// rememberFailed remembers the members in page that failed. The consumer that has read them next
+// saves the failure of the task behind the chord, which Python expects as a ChordError.
+func (s *Store) rememberFailed(page []resultstore.Record) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range page {
+		if page[i].State == task.StateSucceeded {
+			continue
+		}
+		if len(s.failed) >= maxFailed {
+			clear(s.failed)
+		}
+		s.failed[page[i].ID] = struct{}{}
+	}
+}
+
+// failedMember reports whether id is a failed member of a chord that this store has returned.
+func (s *Store) failedMember(id task.ID) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, ok := s.failed[id]
+	return ok
 }
 
 // parts returns Celery's ends of the parts with the indexes from low to high, by their index.

@@ -39,6 +39,7 @@ type Store struct {
 
 	mu      sync.Mutex
 	streams map[*stream]struct{}
+	failed  map[task.ID]struct{} // members of chords that failed, as Members returned them
 }
 
 // New checks c and makes a Store. It does no I/O and starts no goroutine. It returns all problems
@@ -55,7 +56,7 @@ func New(c Config) (*Store, error) {
 	}
 	c.URL, c.TLS = "", nil // they may hold a password and are not needed any more
 	return &Store{
-		cfg: c, conn: conn, streams: make(map[*stream]struct{}),
+		cfg: c, conn: conn, streams: make(map[*stream]struct{}), failed: make(map[task.ID]struct{}),
 		save: redisconn.NewScript(saveSource), arrive: redisconn.NewScript(arriveSource),
 		group: redisconn.NewScript(groupSource), begin: redisconn.NewScript(beginSource),
 	}, nil
@@ -88,7 +89,11 @@ func (s *Store) Save(ctx context.Context, r resultstore.Record) error {
 	if len(r.Result) > s.cfg.MaxResult {
 		return fmt.Errorf("%w: the result has %d bytes, more than the MaxResult of %d", resultstore.ErrTooLarge, len(r.Result), s.cfg.MaxResult)
 	}
-	doc, err := wire.EncodeResult(&r, s.cfg.content())
+	encode := wire.EncodeResult
+	if r.Error != nil && s.failedMember(r.Error.StepID) {
+		encode = wire.EncodeChordFailure
+	}
+	doc, err := encode(&r, s.cfg.content())
 	if err != nil {
 		return err
 	}

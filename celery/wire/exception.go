@@ -78,6 +78,20 @@ func ToException(e *task.RemoteError, name string) Exception {
 	return x
 }
 
+// chordError returns Celery's exception for a chord whose part failed with e.
+func chordError(e *task.RemoteError, _ string) Exception {
+	x := ToException(e, e.Step)
+	args := make([]string, len(x.Args))
+	for i, v := range x.Args {
+		args[i] = fmt.Sprint(v)
+		if s, ok := v.(string); ok {
+			args[i] = "'" + s + "'"
+		}
+	}
+	text := fmt.Sprintf("Dependency %s raised %s(%s)", e.StepID, x.Type, strings.Join(args, ", "))
+	return Exception{Type: "ChordError", Module: moduleCelery, Args: []any{utf.Cut(text, task.MaxErrorText)}}
+}
+
 // className returns the last part of the name of a Go type, as far as it is the name of a class.
 func className(name string) string {
 	name = name[strings.LastIndexAny(name, "./")+1:]

@@ -59,6 +59,18 @@ func recordState(s string) task.State {
 // One that cannot be converted is null in Python. Returns [resultstore.ErrMalformed] for an invalid
 // id, state, count or text.
 func EncodeResult(r *resultstore.Record, contentType string) ([]byte, error) {
+	return writeResult(r, contentType, ToException)
+}
+
+// EncodeChordFailure is [EncodeResult] for the task behind a chord that failed because of the part
+// in r.Error.StepID. Python gets a ChordError that names the part, and Go the error of the part.
+func EncodeChordFailure(r *resultstore.Record, contentType string) ([]byte, error) {
+	return writeResult(r, contentType, chordError)
+}
+
+// writeResult does the work of EncodeResult. exception returns the exception for the error of a
+// task of this name.
+func writeResult(r *resultstore.Record, contentType string, exception func(*task.RemoteError, string) Exception) ([]byte, error) {
 	c := codingOf(contentType)
 	if c == nil {
 		c = jsonCoding{}
@@ -66,7 +78,7 @@ func EncodeResult(r *resultstore.Record, contentType string) ([]byte, error) {
 	err := checkRecord(r)
 	var data []byte
 	if err == nil {
-		data, err = encodeResult(c, r)
+		data, err = encodeResult(c, r, exception)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", resultstore.ErrMalformed, err)
@@ -93,8 +105,8 @@ func checkRecord(r *resultstore.Record) error {
 	return nil
 }
 
-// encodeResult does the work of EncodeResult.
-func encodeResult(c coding, r *resultstore.Record) ([]byte, error) {
+// encodeResult does the work of writeResult.
+func encodeResult(c coding, r *resultstore.Record, exception func(*task.RemoteError, string) Exception) ([]byte, error) {
 	null, err := c.encode(nil)
 	if err != nil {
 		return nil, err
@@ -120,7 +132,7 @@ func encodeResult(c coding, r *resultstore.Record) ([]byte, error) {
 	default:
 		ownResult(own, r)
 		e := errorOf(r)
-		x := ToException(e, r.Name)
+		x := exception(e, r.Name)
 		if result, err = x.write(c); err != nil {
 			return nil, err
 		}

@@ -35,8 +35,8 @@ type Store struct {
 	streams map[*replies]struct{}
 }
 
-// New makes a Store. It does no I/O and starts no goroutine. It returns all problems of c.Connect in
-// one error.
+// New makes a Store. It does no I/O and starts no goroutine. It returns all problems of c.Connect
+// in one error.
 func New(c Config) (*Store, error) {
 	sending, err := amqpconn.New(c.Connect, c.Purpose+"results", c.Logger)
 	if err != nil { // the second connection would have the same problems
@@ -61,8 +61,8 @@ func New(c Config) (*Store, error) {
 func Final(r *resultstore.Record) bool { return r.State.Terminal() || r.Error != nil }
 
 // Save implements [resultstore.ResultStore]: it publishes a record that Config.Sends selects to the
-// reply queue of r.ReplyTo. It waits for the broker's confirmation. For any other record, or without
-// ReplyTo, it returns nil and sends nothing.
+// reply queue of r.ReplyTo. It waits for the broker's confirmation. For any other record, or
+// without ReplyTo, it returns nil and sends nothing.
 //
 // While the queue does not exist Save tries again, because the submitter may be about to declare
 // it. Once the queue has been missing for 3 s, Save returns [resultstore.ErrUnreachable]. All later

@@ -6,7 +6,7 @@ package archtest
 var capable = []string{"broker", "resultstore", "events", "schedule", "limit", "settings", "control", "jobs/jobstore", "deferral", "outbox", "task.BatchSubmitter"}
 
 // testingOnly lists the packages outside of _test.go files that may import testing. No program may.
-var testingOnly = []string{"@suites", "internal/sqlconn/sqltest", "internal/suite", "internal/testserver", "internal/testwait"}
+var testingOnly = []string{"@suites", "celery/internal/python", "internal/sqlconn/sqltest", "internal/suite", "internal/testserver", "internal/testwait"}
 
 // shared lists the package variables that may change, each with the reason. Keep it short.
 var shared = map[string]string{

@@ -51,4 +51,16 @@ var celeryLayers = []rule{
 		[]string{"resultstore", "task", "serializer", "celery/wire", "internal/wire", "@connects", "@conns", "@leaves"},
 		"an adapter knows its own port and never another adapter",
 	},
+	{
+		"L5",
+		[]string{"celery"},
+		[]string{"task", "broker", "resultstore", "serializer", "serializer/msgpack", "router", "middleware", "producer", "consumer", "celery/wire", "celery/amqp", "celery/redis", "connect/amqpconnect"},
+		"it wires Celery's adapters into producers and consumers, as open does for the others",
+	},
+	{
+		"test",
+		[]string{"celery/internal/python"},
+		[]string{"internal/testserver"},
+		"it runs the Python programs of tests",
+	},
 }
