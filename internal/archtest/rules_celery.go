@@ -54,7 +54,7 @@ var celeryLayers = []rule{
 	{
 		"L5",
 		[]string{"celery"},
-		[]string{"task", "broker", "resultstore", "serializer", "serializer/msgpack", "router", "middleware", "producer", "consumer", "celery/wire", "celery/amqp", "celery/redis", "connect/amqpconnect"},
+		[]string{"task", "broker", "resultstore", "serializer", "serializer/msgpack", "router", "middleware", "events", "control", "producer", "consumer", "celery/wire", "celery/amqp", "celery/redis", "celery/control", "celery/amqpcontrol", "connect/amqpconnect"},
 		"it wires Celery's adapters into producers and consumers, as open does for the others",
 	},
 	{
