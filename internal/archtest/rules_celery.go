@@ -48,7 +48,7 @@ var celeryLayers = []rule{
 	{
 		"L3",
 		[]string{"celery/redis"},
-		[]string{"resultstore", "task", "serializer", "celery/wire", "internal/wire", "@connects", "@conns", "@leaves"},
+		[]string{"resultstore", "task", "serializer", "celery/wire", "internal/wire", "@conns", "@leaves"},
 		"an adapter knows its own port and never another adapter",
 	},
 	{
