@@ -12,6 +12,7 @@ import (
 	"github.com/swarmiji/swarmiji/celery"
 	"github.com/swarmiji/swarmiji/celery/wire"
 	"github.com/swarmiji/swarmiji/internal/testwait"
+	"github.com/swarmiji/swarmiji/producer"
 	"github.com/swarmiji/swarmiji/task"
 )
 
@@ -190,10 +191,22 @@ func TestL2Metadata(t *testing.T) {
 			t.Errorf("ran at %v, due %v (%+v)", ran, at, saw)
 		}
 	})
-	t.Run("a priority is refused", func(t *testing.T) {
-		_, err := pyAbout.Submit(t.Context(), w.p, celery.Args{}, task.WithQueue(w.pyQueue), task.WithPriority(91))
-		if !errors.Is(err, broker.ErrUnsupported) {
-			t.Errorf("%v, since queues of Celery have no levels", err)
+	t.Run("a priority", func(t *testing.T) {
+		if _, err := pyAbout.Submit(t.Context(), w.p, celery.Args{}, task.WithQueue(w.pyQueue), task.WithPriority(91)); !errors.Is(err, broker.ErrUnsupported) {
+			t.Errorf("%v without levels of the queue", err)
+		}
+		p, err := w.swarm.Producer(producer.Config{Queues: []broker.Queue{{Name: w.pyQueue, Levels: []int{91, 100}}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() {
+			if err := p.Close(testwait.Long(t)); err != nil {
+				t.Error(err)
+			}
+		}()
+		f, err := pyAbout.Submit(t.Context(), p, celery.Args{}, task.WithQueue(w.pyQueue), task.WithPriority(91))
+		if v := value(t, f, err); v.Priority != 9 {
+			t.Errorf("%+v", v)
 		}
 	})
 	t.Run("an ignored result", func(t *testing.T) {

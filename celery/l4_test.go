@@ -129,8 +129,7 @@ for i in range(1200):
         break
     time.sleep(0.05)
 result = dict(kind=type(r.result).__name__, text=str(r.result), body=r.id)`, &got)
-		// Go fails the body with the error of the member, Python with a ChordError about it.
-		if got.Kind != "errorString" && got.Kind != "ChordError" || !strings.Contains(got.Text, "member") {
+		if got.Kind != "ChordError" || !strings.Contains(got.Text, "member") {
 			t.Errorf("Python sees %+v", got)
 		}
 		if events := w.worker.Events(got.Body); len(events) > 0 {

@@ -12,9 +12,11 @@ import (
 
 	"github.com/swarmiji/swarmiji/broker"
 	"github.com/swarmiji/swarmiji/celery/amqp"
+	"github.com/swarmiji/swarmiji/celery/control"
 	"github.com/swarmiji/swarmiji/celery/redis"
 	"github.com/swarmiji/swarmiji/celery/wire"
 	"github.com/swarmiji/swarmiji/connect/amqpconnect"
+	"github.com/swarmiji/swarmiji/events"
 	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/serializer"
 	"github.com/swarmiji/swarmiji/serializer/msgpack"
@@ -39,6 +41,14 @@ type Options struct {
 	// TrackStarted stores the state STARTED when a task starts, as task_track_started does. It needs
 	// Results in Redis.
 	TrackStarted bool
+	// TaskEvents sends the events of tasks from the start, as "celery worker -E" and
+	// task_send_sent_event do. Without it "celery control enable_events" begins them. Heartbeats of
+	// consumers are always sent.
+	TaskEvents bool
+	// Commands lists the commands of "celery inspect" and "celery control" that consumers execute,
+	// such as "ping". These commands are not signed: every client of the broker can send them. nil:
+	// all. Empty: consumers do not listen for commands.
+	Commands []string
 	// Queue is the queue of tasks without one, and the queue of consumers without Queues, as Celery's
 	// task_default_queue. Default: [DefaultQueue].
 	Queue string
@@ -56,9 +66,13 @@ type Options struct {
 type Swarm struct {
 	Broker  broker.Broker
 	Results resultstore.ResultStore
+	// Events is the bus of Celery's events, on which producers and consumers without Events send. Its
+	// listeners receive the events of Python and Go.
+	Events events.EventBus
 	// Wire writes Celery's messages, and reads them and those of this module.
 	Wire    serializer.Wire
 	options Options
+	bus     *control.Bus
 }
 
 // Open makes the parts for a broker of Celery, which must be RabbitMQ. Several URLs of one cluster
@@ -92,6 +106,9 @@ func Open(_ context.Context, brokerURL string, o Options) (*Swarm, error) {
 	s := &Swarm{Broker: b, Wire: makeWire(o.Msgpack, ""), options: o}
 	if err = s.openResults(connect); err != nil {
 		return nil, errors.Join(err, b.Close(context.Background()))
+	}
+	if err = s.openEvents(connect); err != nil {
+		return nil, errors.Join(err, s.Results.Close(context.Background()), b.Close(context.Background()))
 	}
 	return s, nil
 }
@@ -167,8 +184,8 @@ func brokerURLs(list string) (urls []string, secure bool, err error) {
 	return urls, secure, nil
 }
 
-// Close closes the result store and the broker. Close the producers and end the Run of consumers
-// before. It returns their errors, joined. Further calls do nothing.
+// Close closes the bus, the result store and the broker. Close the producers and end the Run of
+// consumers before. It returns their errors, joined. Further calls do nothing.
 func (s *Swarm) Close(ctx context.Context) error {
-	return errors.Join(s.Results.Close(ctx), s.Broker.Close(ctx))
+	return errors.Join(s.Events.Close(ctx), s.Results.Close(ctx), s.Broker.Close(ctx))
 }

@@ -26,6 +26,9 @@ func (s *Swarm) Producer(c producer.Config) (*producer.Producer, error) {
 		return nil, fmt.Errorf("celery: the swarm sets Broker, Results and Wire of a producer")
 	}
 	c.Broker, c.Results, c.Wire = s.Broker, s.Results, s.Wire
+	if c.Events == nil {
+		c.Events = s.Events
+	}
 	if c.Router == nil {
 		c.Router = router.Static(s.options.Queue)
 	}
@@ -70,6 +73,9 @@ func (s *Swarm) Consumer(c consumer.Config) (*consumer.Consumer, error) {
 	}
 	if c.Tuning.UnknownRetries == 0 {
 		c.Tuning.UnknownRetries = -1
+	}
+	if err := s.monitored(&c); err != nil {
+		return nil, err
 	}
 	if s.options.TrackStarted {
 		c.Middleware = append([]middleware.Middleware{trackStarted}, c.Middleware...)

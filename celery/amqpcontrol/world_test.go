@@ -101,7 +101,7 @@ func newWorld(t *testing.T) *world {
 	}
 	must(goAdd.Handle(w.c, func(_ context.Context, n []int) (int, error) { return n[0] + n[1], nil }))
 	must(goFail.Handle(w.c, func(_ context.Context, text string) (int, error) {
-		return 0, &task.RemoteError{Type: "boom", Message: text}
+		return 0, task.Retry(&task.RemoteError{Type: "boom", Message: text})
 	}))
 	must(goHold.Handle(w.c, w.hold))
 	w.p, err = producer.New(producer.Config{Broker: b, Events: w.bus, Router: router.Static("goq"), Logger: quiet(), Report: events.Report{NodeID: "web"}})

@@ -48,13 +48,13 @@ var celeryLayers = []rule{
 	{
 		"L3",
 		[]string{"celery/redis"},
-		[]string{"resultstore", "task", "serializer", "celery/wire", "internal/wire", "@connects", "@conns", "@leaves"},
+		[]string{"resultstore", "task", "serializer", "celery/wire", "internal/wire", "@conns", "@leaves"},
 		"an adapter knows its own port and never another adapter",
 	},
 	{
 		"L5",
 		[]string{"celery"},
-		[]string{"task", "broker", "resultstore", "serializer", "serializer/msgpack", "router", "middleware", "producer", "consumer", "celery/wire", "celery/amqp", "celery/redis", "connect/amqpconnect"},
+		[]string{"task", "broker", "resultstore", "serializer", "serializer/msgpack", "router", "middleware", "events", "control", "producer", "consumer", "celery/wire", "celery/amqp", "celery/redis", "celery/control", "celery/amqpcontrol", "connect/amqpconnect"},
 		"it wires Celery's adapters into producers and consumers, as open does for the others",
 	},
 	{
