@@ -167,8 +167,8 @@ func TestPythonEvents(t *testing.T) {
 	}
 }
 
-// deliver returns the events that a listener receives of a message, which has this number of invalid
-// ones.
+// deliver returns the events that a listener receives of a message, which has this number of
+// invalid ones.
 func deliver(t testing.TB, body string, invalid uint64) (es []events.Event) {
 	t.Helper()
 	tr := newMemory()
@@ -188,7 +188,7 @@ func deliver(t testing.TB, body string, invalid uint64) (es []events.Event) {
 	if !ok || c.Dropped() != invalid {
 		t.Errorf("%.60s: %d events are dropped, want %d", body, c.Dropped(), invalid)
 	}
-	// what was read is waiting: a last event follows
+	// the events wait in the stream, and a last one ends the list
 	last := `{"type": "last", "hostname": "end"}`
 	if err := tr.Publish(t.Context(), &control.Message{Exchange: control.Events, JSON: true, Body: []byte(last)}); err != nil {
 		t.Fatal(err)
@@ -242,8 +242,8 @@ func FuzzEvents(f *testing.F) {
 	})
 }
 
-// TestTaskEventsCanBeDisabled shows that disable_events stops the events of tasks, and neither those
-// of nodes nor revocations.
+// TestTaskEventsCanBeDisabled shows that disable_events stops the events of tasks, and neither
+// those of nodes nor revocations.
 func TestTaskEventsCanBeDisabled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tr := newMemory()

@@ -158,7 +158,7 @@ func TestAddressing(t *testing.T) {
 	}
 }
 
-// hostile are bodies that are no command.
+// hostile are bodies of invalid commands.
 var hostile = []string{
 	``, `null`, `5`, `"ping"`, `[]`, `{}`, `{"method": 5}`, `{"method": null}`, `{"method": "ping", "arguments": []}`,
 	`{"method": "ping", "destination": "go@vm"}`, `{"method": "ping", "destination": [1]}`, `{"method": "ping", "destination": {"go@vm": 1}}`,
