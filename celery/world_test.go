@@ -61,7 +61,8 @@ type lazyWorld struct {
 var (
 	overRedis = &lazyWorld{results: func(tb testing.TB) string {
 		_, server, _ := strings.Cut(testserver.RequireRedis(tb).URL(), "@")
-		return "redis://:" + testserver.RequireRedis(tb).Password() + "@" + server // as Celery's users write it
+		// as Celery's users write it
+		return "redis://:" + testserver.RequireRedis(tb).Password() + "@" + server
 	}}
 	overRPC = &lazyWorld{results: func(testing.TB) string { return "rpc://" }}
 )

@@ -245,9 +245,10 @@ func header(exports map[string]string, code string) string {
 }
 
 // preferred decides between packages of one name: those of this module go first, then the shortest
-// path of the standard library. The drivers of package open are imported for their effect only.
+// path of the standard library. The drivers of package open are imported for their effect only, and
+// the packages below celery by celery only.
 func preferred(path, name string) bool {
-	if strings.HasPrefix(path, "github.com/swarmiji/swarmiji/open/") {
+	if strings.HasPrefix(path, "github.com/swarmiji/swarmiji/open/") || strings.HasPrefix(path, "github.com/swarmiji/swarmiji/celery/") {
 		return false
 	}
 	if strings.HasPrefix(path, "github.com/swarmiji/") {

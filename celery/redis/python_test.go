@@ -115,7 +115,7 @@ r = AsyncResult("%s-json", app=app)
 result["more"] = [str(r.date_done), [c.id[-6:] for c in r.children], AsyncResult("%s-failed", app=app).traceback]
 `, prefix, prefix, prefix))
 	want := map[string]any{
-		"json":    []any{"SUCCESS", map[string]any{"a": []any{1.0, 2.5, "é", nil, 9007199254740992.0}}}, // as JSON reads it here
+		"json":    []any{"SUCCESS", map[string]any{"a": []any{1.0, 2.5, "é", nil, 9007199254740992.0}}},
 		"msgpack": []any{"SUCCESS", []any{1.0, "x"}},
 		"none":    []any{"SUCCESS", nil},
 		"started": []any{"STARTED", map[string]any{"hostname": "go@host", "pid": 0.0}},

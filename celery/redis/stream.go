@@ -32,9 +32,9 @@ type stream struct {
 // node. It blocks until the server has confirmed the subscription.
 //
 // A document of Python does not name its submitter. The stream therefore has the records of all
-// tasks that ran in Python. Of those that ran in Go it has the node's. Each open stream has a connection
-// that receives the documents of all tasks. If Config.Buffer documents wait, the oldest is dropped
-// for each further one.
+// tasks that ran in Python. Of those that ran in Go it has the node's. Each open stream has a
+// connection that receives the documents of all tasks. If Config.Buffer documents wait, the oldest
+// is dropped for each further one.
 //
 // If ctx has already ended, Notify returns ctx's error. Without a server it waits until ctx ends. A
 // refusal of the credentials or of the channel is returned at once. Both are

@@ -18,7 +18,7 @@ var clients = []client{
 	{
 		path:  "github.com/rabbitmq/amqp091-go",
 		may:   []string{"internal/amqpconn", "internal/amqpdead", "internal/amqpdelay", "internal/amqpreplies", "broker/amqpbroker", "celery/amqp", "celery/amqpcontrol", "resultstore/amqpresults", "events/amqpevents", "internal/testserver", "bench/..."},
-		reach: []string{"open/amqp", "open/all", "@programs"},
+		reach: []string{"open/amqp", "open/all", "celery", "celery/internal/python", "@programs"},
 		why:   "AMQP stays inside its adapters",
 	},
 	{
@@ -37,7 +37,7 @@ var clients = []client{
 			"internal/natsconn", "broker/natsbroker", "broker/natsbroker/embedded", "resultstore/natsresults", "events/natsevents", "schedule/natsschedule",
 			"settings/natssettings", "internal/testserver", "bench/...",
 		},
-		reach: []string{"open/nats", "open/natsembedded", "open/internal/natsparts", "open/all", "@programs"},
+		reach: []string{"open/nats", "open/natsembedded", "open/internal/natsparts", "open/all", "celery/internal/python", "@programs"},
 		why:   "NATS stays inside its adapters",
 	},
 	{
@@ -50,7 +50,7 @@ var clients = []client{
 		path:  "github.com/jackc/pgx/v5",
 		may:   []string{"internal/sqlconn/postgres", "internal/sqlconn/sqltest", "sqldb/postgres", "internal/testserver", "tx/pgxtx", "bench/..."},
 		tests: true, // they begin transactions as users do
-		reach: []string{"open/postgres", "open/all", "@programs"},
+		reach: []string{"open/postgres", "open/all", "celery/internal/python", "@programs"},
 		why:   "SQL is spoken through one connection, which knows the servers' errors",
 	},
 	{
@@ -69,13 +69,13 @@ var clients = []client{
 	{
 		path:  "github.com/Shopify/toxiproxy/v2",
 		may:   []string{"internal/testserver"},
-		reach: []string{"@programs"},
+		reach: []string{"celery/internal/python", "@programs"},
 		why:   "it cuts connections in tests",
 	},
 	{
 		path:  "github.com/rs/zerolog",
 		may:   []string{"internal/testserver"},
-		reach: []string{"@programs"},
+		reach: []string{"celery/internal/python", "@programs"},
 		why:   "toxiproxy's constructor asks for one of its loggers; everything else logs with log/slog",
 	},
 	{
@@ -101,9 +101,10 @@ var clients = []client{
 		why:  "only programs with a registry link it; the core counts with atomics of its own",
 	},
 	{
-		path:  "github.com/prometheus",
-		may:   []string{"middleware/prom"},
-		reach: []string{"internal/testserver", "@programs"}, // toxiproxy links it
+		path: "github.com/prometheus",
+		may:  []string{"middleware/prom"},
+		// toxiproxy links it
+		reach: []string{"internal/testserver", "celery/internal/python", "@programs"},
 		why:   "only programs that are scraped link it",
 	},
 	{
@@ -121,14 +122,14 @@ var clients = []client{
 		path: "github.com/google/uuid",
 		may:  []string{"producer", "consumer/internal/steps"},
 		// SQLite links it
-		reach: []string{"consumer", "consumer/internal/answers", "consumer/internal/bursting", "internal/endtoend", "tasktest", "inspect/inspecttest", "health", "internal/sqlconn/sqlite", "internal/sqlconn/sqltest", "sqldb/sqlite", "open", "open/...", "@programs"},
+		reach: []string{"consumer", "consumer/internal/answers", "consumer/internal/bursting", "internal/endtoend", "tasktest", "inspect/inspecttest", "health", "internal/sqlconn/sqlite", "internal/sqlconn/sqltest", "sqldb/sqlite", "open", "open/...", "celery", "@programs"},
 		why:   "ids are chosen where tasks are submitted",
 	},
 	{
 		path: "golang.org/x/time",
 		may:  []string{"consumer/internal/rates"},
 		// a NATS server links it
-		reach: []string{"consumer", "internal/endtoend", "tasktest", "inspect/inspecttest", "health", "broker/natsbroker/embedded", "internal/testserver/natsd", "open", "open/...", "@programs"},
+		reach: []string{"consumer", "internal/endtoend", "tasktest", "inspect/inspecttest", "health", "broker/natsbroker/embedded", "internal/testserver/natsd", "open", "open/...", "celery", "@programs"},
 		why:   "rate limits belong to the consumer's side",
 	},
 	{

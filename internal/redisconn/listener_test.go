@@ -126,6 +126,43 @@ func TestListener(t *testing.T) {
 	wantIs(t, l.Subscribe(testwait.Long(t), ns+"f"), ErrClosed, "Subscribe after Close")
 }
 
+// TestListenerPatterns subscribes to a pattern until Remove, also after a lost connection.
+func TestListenerPatterns(t *testing.T) {
+	t.Parallel()
+	srv := testserver.RequireRedis(t)
+	ns := testserver.Namespace()
+	relay := testserver.NewRelay(t, srv.Addr())
+	o := options(srv)
+	o.Addrs = []string{relay.Addr()}
+	c, other := open(t, Config{Redis: o}), open(t, Config{Redis: options(srv)})
+	var e ear
+	cfg := e.config()
+	cfg.Patterns = true
+	l := c.Listen(cfg)
+	pattern := ns + "*"
+	if err := l.Subscribe(testwait.Long(t), pattern); err != nil {
+		t.Fatal(err)
+	}
+	for i, text := range []string{"before", "after"} {
+		testwait.Until(t, "the pattern", func() bool { return e.times(pattern) == i+1 })
+		for _, name := range []string{"a", "b"} {
+			if _, err := other.Do(testwait.Long(t), "PUBLISH", ns+name, text); err != nil {
+				t.Fatal(err)
+			}
+			testwait.Until(t, "a message", func() bool { return e.has(ns + name + "=" + text) })
+		}
+		if text == "before" {
+			relay.Sever()
+		}
+	}
+	l.Remove(pattern)
+	testwait.Until(t, "that no client subscribes to the pattern", func() bool {
+		n, err := other.Do(testwait.Long(t), "PUBLISH", ns+"a", "removed")
+		return err == nil && n == int64(0)
+	})
+	l.Close()
+}
+
 // TestListenerDeadLink shows that a connection that loses all data is detected and replaced.
 func TestListenerDeadLink(t *testing.T) {
 	t.Parallel()

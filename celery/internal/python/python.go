@@ -37,8 +37,8 @@ type Config struct {
 	Msgpack bool   // results are written in msgpack
 }
 
-// Event is a report of the worker about a task. Its kind is started, ended, retried, failed, revoked
-// or unknown.
+// Event is a report of the worker about a task. Its kind is started, ended, retried, failed,
+// revoked or unknown.
 type Event struct {
 	Event, ID, Name     string
 	Args                []any
