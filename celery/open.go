@@ -184,8 +184,8 @@ func brokerURLs(list string) (urls []string, secure bool, err error) {
 	return urls, secure, nil
 }
 
-// Close closes the bus, the result store and the broker. Close the producers and end the Run of consumers
-// before. It returns their errors, joined. Further calls do nothing.
+// Close closes the bus, the result store and the broker. Close the producers and end the Run of
+// consumers before. It returns their errors, joined. Further calls do nothing.
 func (s *Swarm) Close(ctx context.Context) error {
 	return errors.Join(s.Events.Close(ctx), s.Results.Close(ctx), s.Broker.Close(ctx))
 }
