@@ -243,7 +243,7 @@ func TestUnreadable(t *testing.T) {
 
 func TestExportAndImport(t *testing.T) {
 	d := newDesk(t)
-	at := time.Date(2026, 11, 1, 2, 3, 4, 0, time.UTC)
+	at := time.Now().UTC().Truncate(time.Second).AddDate(0, 0, -10) // a letter of 30 days ago would be gone
 	d.put(simple("a", "mail"), broker.Dead{Reason: `quote " and <tag>`, Stack: "goroutine 1\nmain", Attempts: 4, At: at})
 	d.putMessage(broker.Dead{
 		Message: &broker.Message{ID: "b", Generation: 3, ContentType: "x/y", Body: []byte{0, 255}, Key: "k", Weight: 3, Headers: map[string]any{"n": int64(5)}, Priority: 100}, Reason: "r", At: at,
@@ -254,7 +254,7 @@ func TestExportAndImport(t *testing.T) {
 	}
 	first, _, _ := strings.Cut(file.String(), "\n")
 	// Lines of version 1 can be read for ever.
-	const golden = `{"swarmiji_dead":1,"queue":"work","reason":"quote \" and <tag>","stack":"goroutine 1\nmain","attempts":4,"at":"2026-11-01T02:03:04Z",` +
+	golden := `{"swarmiji_dead":1,"queue":"work","reason":"quote \" and <tag>","stack":"goroutine 1\nmain","attempts":4,"at":"` + at.Format(time.RFC3339) + `",` +
 		`"message":{"v":1,"id":"a","contentType":"application/json","body":"eyJ0YXNrIjoibWFpbCIsImlkIjoiYSIsImFyZ3MiOnsibiI6MX19","priority":100}}`
 	if first != golden {
 		t.Errorf("a letter is written as\n%s\nwant\n%s", first, golden)
