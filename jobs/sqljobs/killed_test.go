@@ -41,9 +41,12 @@ func child() {
 	}
 	ctx := context.Background()
 	defer func() { _ = s.Close(ctx) }()
-	var group sync.WaitGroup
+	var group, making sync.WaitGroup
+	making.Add(4)
 	for g := range 4 {
 		group.Go(func() {
+			made := sync.OnceFunc(making.Done)
+			defer made()
 			for i := range childJobs / 4 {
 				var j *jobstore.Row
 				err := s.Single(ctx, func(ctx context.Context, tx jobstore.Tx) error {
@@ -60,7 +63,11 @@ func child() {
 				}
 				fmt.Fprintln(os.Stdout, "made", j.ID)
 			}
+			made()
 			work(ctx, s, []string{"*", "kind-*", "*1?", "*"}[g])
+			// A slow goroutine may have made the last jobs after the others had found none.
+			making.Wait()
+			work(ctx, s, "*")
 		})
 	}
 	group.Wait()
