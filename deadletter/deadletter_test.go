@@ -243,7 +243,8 @@ func TestUnreadable(t *testing.T) {
 
 func TestExportAndImport(t *testing.T) {
 	d := newDesk(t)
-	at := time.Now().UTC().Truncate(time.Second).AddDate(0, 0, -10) // a letter of 30 days ago would be gone
+	// A letter of 30 days ago would be gone.
+	at := time.Now().UTC().Truncate(time.Second).AddDate(0, 0, -10)
 	d.put(simple("a", "mail"), broker.Dead{Reason: `quote " and <tag>`, Stack: "goroutine 1\nmain", Attempts: 4, At: at})
 	d.putMessage(broker.Dead{
 		Message: &broker.Message{ID: "b", Generation: 3, ContentType: "x/y", Body: []byte{0, 255}, Key: "k", Weight: 3, Headers: map[string]any{"n": int64(5)}, Priority: 100}, Reason: "r", At: at,
