@@ -70,7 +70,7 @@ func NewResults(c ResultsConfig) (*Results, error) {
 		MaxLength: amqpreplies.DefaultMaxLength,
 		MaxResult: cmp.Or(c.MaxResult, amqpreplies.DefaultMaxResult),
 		Prefetch:  amqpreplies.DefaultPrefetch,
-		QueueType: "classic", Logger: c.Logger,
+		QueueType: "classic", Shared: true, Logger: c.Logger,
 		Sends:  func(*resultstore.Record) bool { return true },
 		Encode: encodeResult, Decode: decodeResult,
 	})
@@ -146,8 +146,11 @@ func (s *Results) Load(ctx context.Context, id task.ID) (resultstore.Record, err
 func (s *Results) Delete(ctx context.Context, id task.ID) error { return s.replies.Delete(ctx, id) }
 
 // Replies implements [resultstore.Replier]: it declares the node's reply queue and blocks until the
-// stream consumes it. The queue has the name of the node. Its errors are those of
-// [resultstore.Replier].
+// stream consumes it. The queue has the name of the node.
+//
+// If a queue of that name exists with another purpose, such as a queue of tasks, it returns
+// [resultstore.ErrMalformed] and leaves the queue alone. Only a queue with an x-expires passes for
+// a reply queue. Its other errors are those of [resultstore.Replier].
 func (s *Results) Replies(ctx context.Context, node string) (resultstore.Replies, error) {
 	return s.replies.Replies(ctx, node)
 }

@@ -2,6 +2,7 @@ package amqpconn
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"sync"
@@ -35,7 +36,7 @@ type flight struct {
 	seq      uint64
 	exchange string
 	key      string
-	id       string
+	id       string // the message id, or else the correlation id: Celery's messages have no other
 	body     []byte
 	dc       *amqp.DeferredConfirmation
 }
@@ -54,11 +55,17 @@ func (o *outlet) write(f *flight, exchange, key string, m *amqp.Publishing) erro
 		return writeError(err, sock.Taken()-before, len(m.Body))
 	}
 	if f != nil {
-		o.seq++
-		f.seq, f.exchange, f.key, f.id, f.body, f.dc = o.seq, exchange, key, m.MessageId, m.Body, dc
-		f.active.Store(true)
+		o.fly(f, exchange, key, m, dc)
 	}
 	return nil
+}
+
+// fly fills the slot f with m, whose confirmation is dc, and marks it as active. Call it with o.mu
+// held.
+func (o *outlet) fly(f *flight, exchange, key string, m *amqp.Publishing, dc *amqp.DeferredConfirmation) {
+	o.seq++
+	f.seq, f.exchange, f.key, f.id, f.body, f.dc = o.seq, exchange, key, cmp.Or(m.MessageId, m.CorrelationId), m.Body, dc
+	f.active.Store(true)
 }
 
 // writeError returns the class of an error of the library for a message with a body of size bytes.
@@ -129,7 +136,7 @@ func (o *outlet) matchReturns() {
 			for i := range o.all {
 				f := &o.all[i]
 				if f.active.Load() && f.returned.Load() == nil && (first == nil || f.seq < first.seq) &&
-					f.key == r.RoutingKey && f.exchange == r.Exchange && f.id == r.MessageId && bytes.Equal(f.body, r.Body) {
+					f.key == r.RoutingKey && f.exchange == r.Exchange && f.id == cmp.Or(r.MessageId, r.CorrelationId) && bytes.Equal(f.body, r.Body) {
 					first = f
 				}
 			}

@@ -40,6 +40,10 @@ type Config struct {
 	Prefetch  int    // the number of records that the server sends before they are read
 	QueueType string // x-queue-type: classic or quorum
 	Logger    *slog.Logger
+	// Shared says that reply queues share their names with other queues. Then Replies refuses a queue
+	// of that name with another purpose, because it would consume and delete it. A queue that has an
+	// x-expires passes for a reply queue.
+	Shared bool
 	// Sends reports whether Save sends a record.
 	Sends func(r *resultstore.Record) bool
 	// Encode returns the message for a record. Its errors are those of Save.

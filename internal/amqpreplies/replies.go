@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime"
+	"strings"
 	"sync"
 	"time"
 
@@ -131,14 +132,14 @@ func (n *replies) open(err error) {
 
 // report handles the end of a run, or the failure to open its channel, with err. Supervise calls it
 // on the stream's goroutine and then tries again. It logs a warning if the stream was open. Before
-// that it passes only a refusal of access to Replies, because repeating does not help.
+// that it passes only a refusal of access and errTaken to Replies, because repeating does not help.
 func (n *replies) report(err error) {
 	select {
 	case <-n.opened:
 		n.store.cfg.Logger.LogAttrs(n.ctx, slog.LevelWarn, "reply queue interrupted; trying again",
 			slog.String("queue", n.queue), slog.Any("error", err))
 	default:
-		if errors.Is(err, amqpconn.ErrAccess) { // repeating does not help
+		if errors.Is(err, amqpconn.ErrAccess) || errors.Is(err, errTaken) { // repeating does not help
 			n.open(err)
 		}
 	}
@@ -331,7 +332,22 @@ func (n *replies) declare(ch *amqp.Channel) error {
 	}
 	_, err := ch.QueueDeclare(n.queue, true, false, false, false, args)
 	n.foreign = amqpconn.IsPrecondition(err)
+	if n.foreign && n.store.cfg.Shared && !isReplyQueue(err) {
+		n.foreign = false // a work queue: its messages must stay
+		return fmt.Errorf("%w: %w", errTaken, err)
+	}
 	return err
+}
+
+// errTaken wraps [amqpconn.ErrMalformed], because only another name of the node helps.
+var errTaken = fmt.Errorf("%w: a queue with another purpose has the name of the node; choose another NodeID", amqpconn.ErrMalformed)
+
+// isReplyQueue reports whether a queue that exists with other settings may be a reply queue of an
+// older configuration. refusal is the server's answer, which names the first argument that differs.
+// Only the values of the arguments may differ, since every reply queue has all of them.
+func isReplyQueue(refusal error) bool {
+	s := refusal.Error()
+	return strings.Contains(s, "inequivalent arg 'x-") && !strings.Contains(s, "current is none") && !strings.Contains(s, "'x-queue-type'")
 }
 
 // Receive implements [resultstore.Notifications]: it waits for the next record and returns it.
