@@ -34,7 +34,8 @@ func TestNotesBeforeMessages(t *testing.T) {
 	go func() { declared <- consumer.Declare(ctx, broker.Queue{Name: "q"}) }()
 	go func() {
 		err := broker.ErrNoQueue
-		for errors.Is(err, broker.ErrNoQueue) && wake.Sleep(ctx, 5*time.Millisecond) {
+		// The server may refuse messages of a queue while it creates it.
+		for (errors.Is(err, broker.ErrNoQueue) || errors.Is(err, broker.ErrBlocked)) && wake.Sleep(ctx, 5*time.Millisecond) {
 			err = producer.Publish(ctx, "q", &broker.Message{ID: "m", Priority: defaultPriority})
 		}
 		published <- err
