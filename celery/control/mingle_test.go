@@ -47,8 +47,8 @@ func (s *slowly) Publish(ctx context.Context, m *control.Message) error {
 }
 
 // TestStartAsksForRevokedTasks shows that a node knows the revoked tasks of the others before it
-// starts a task, and that it does not ask if it does not allow that. Without an answer it starts
-// after a second.
+// starts a task. Without an answer it starts after a second. It does not ask if it does not allow
+// that.
 func TestStartAsksForRevokedTasks(t *testing.T) {
 	for _, c := range []struct {
 		allow []string

@@ -19,7 +19,7 @@ import (
 
 // Limits of a received command.
 const (
-	maxRequest = 1 << 20 // bytes
+	maxRequest = 8 << 20 // bytes: a hello with a whole list of revoked tasks has 5 MB
 	maxPattern = 1 << 10 // bytes of a pattern
 	maxMethod  = 256     // bytes of a command's name
 )

@@ -64,26 +64,29 @@ func (r *revoked) all(now time.Time) map[string]time.Time {
 	return maps.Clone(r.ids)
 }
 
-// revoke revokes tasks on n and adds them to the list.
+// revoke revokes tasks on n and adds them to the list. If ids has one that no task can have, it
+// revokes the others and returns an error.
 func (s *Service) revoke(ctx context.Context, n node.Node, terminate bool, ids []string) error {
 	rv, ok := capability.As[node.Revoker](n)
 	if !ok {
 		return errors.New("this worker cannot revoke tasks")
 	}
-	tasks := make([]task.ID, len(ids))
-	for i, id := range ids {
-		tasks[i] = task.ID(id)
-		if err := tasks[i].Check(); err != nil {
-			return errors.New("ValueError(" + repr("not the id of a task: "+id) + ")")
+	var foreign error
+	valid, tasks := make([]string, 0, len(ids)), make([]task.ID, 0, len(ids))
+	for _, id := range ids {
+		if task.ID(id).Check() != nil {
+			foreign = errors.New("ValueError(" + repr("not the id of a task: "+id) + ")")
+			continue
 		}
+		valid, tasks = append(valid, id), append(tasks, task.ID(id))
 	}
 	for some := range slices.Chunk(tasks, node.MaxIDs) {
 		if err := rv.Revoke(ctx, terminate, some...); err != nil {
 			return err
 		}
 	}
-	s.revoked.add(ids, time.Now())
-	return nil
+	s.revoked.add(valid, time.Now())
+	return foreign
 }
 
 // revokeNew revokes the tasks that another worker has revoked and this one does not know. It

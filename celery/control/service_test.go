@@ -166,7 +166,7 @@ var hostile = []string{
 	`{"method": "ping", "pattern": "(", "matcher": "pcre"}`, `{"method": "ping", "pattern": "x", "matcher": "sql"}`,
 	`{"method": "ping", "pattern": "` + strings.Repeat("a*", 2000) + `", "matcher": "glob"}`,
 	`{"method": "` + strings.Repeat("x", 300) + `"}`,
-	strings.Repeat("[", 1<<19), `{"method": "ping", "arguments": {"a": ` + strings.Repeat("[", 100_000), strings.Repeat(" ", 1<<20) + `{"method": "ping"}`,
+	strings.Repeat("[", 1<<19), `{"method": "ping", "arguments": {"a": ` + strings.Repeat("[", 100_000), strings.Repeat(" ", 8<<20) + `{"method": "ping"}`,
 }
 
 // TestHostileCommands shows that an invalid message is counted and ignored, and the next command is
