@@ -25,6 +25,7 @@ type listener struct {
 	openOnce sync.Once
 	opened   chan struct{} // closed when the mailbox is consumed for the first time, or openErr is set
 	openErr  error
+	told     bool // whether a failure before the first opening was logged; only the goroutine uses it
 }
 
 // Listen implements [control.Transport]. Without a server, or while the server refuses the queue,
@@ -71,8 +72,8 @@ func (l *listener) begin(err error) {
 }
 
 // report handles the end of a channel, or the failure to open one, after which Supervise tries
-// again. It logs a warning if the mailbox was open. Before that it passes only a refusal of access
-// to Listen, because repeating does not help.
+// again. It logs a warning if the mailbox was open. Before that it logs the first failure, and
+// passes only a refusal of access to Listen, because repeating does not help.
 func (l *listener) report(ctx context.Context, err error) {
 	select {
 	case <-l.opened:
@@ -81,6 +82,12 @@ func (l *listener) report(ctx context.Context, err error) {
 	default:
 		if errors.Is(err, amqpconn.ErrAccess) {
 			l.begin(err)
+			return
+		}
+		if !l.told {
+			l.told = true
+			l.transport.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "celery listener not open; trying again",
+				slog.String("exchange", l.box.Exchange.String()), slog.Any("error", err))
 		}
 	}
 }

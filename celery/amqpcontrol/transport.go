@@ -28,7 +28,8 @@ type Config struct {
 	// QueueLength is the number of messages that RabbitMQ holds for a slow listener of events. Beyond
 	// it the oldest are dropped. 0: [DefaultQueueLength], 10,000.
 	QueueLength int
-	// Logger receives a warning with the cause when a listener is interrupted. Nil: slog.Default().
+	// Logger receives a warning with the cause when a listener is interrupted or refused. Nil:
+	// slog.Default().
 	Logger *slog.Logger
 }
 
