@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
@@ -41,7 +42,9 @@ type Transport struct {
 	about     map[string]any
 	sending   *amqpconn.Conn
 	receiving *amqpconn.Conn
-	publisher *amqpconn.Publisher
+	// one for each exchange, so that a user without the right to one can use the others
+	publishers [control.Replies + 1]*amqpconn.Publisher
+	refused    [control.Replies + 1]atomic.Bool // whether a refused message was logged
 
 	mu     sync.Mutex
 	closed bool
@@ -70,7 +73,12 @@ func New(c Config) (*Transport, error) {
 	}
 	t := &Transport{cfg: c, about: about(c.Connect.URLs), sending: sending, receiving: receiving, open: make(map[*listener]struct{})}
 	t.cfg.Connect.URLs = nil // they hold passwords and are not needed any more
-	t.publisher = amqpconn.NewPublisher(sending, amqpconn.PublisherConfig{Setup: declareAll, Unconfirmed: true})
+	for i := range t.publishers {
+		// a message to a missing exchange would end the channel
+		t.publishers[i] = amqpconn.NewPublisher(sending, amqpconn.PublisherConfig{
+			Setup: func(ch *amqp.Channel) error { return declare(ch, control.Exchange(i)) }, Unconfirmed: true,
+		})
+	}
 	return t, nil
 }
 
@@ -106,26 +114,19 @@ func declare(ch *amqp.Channel, x control.Exchange) error {
 	return ch.ExchangeDeclare(x.String(), typ, durable, false, false, false, nil)
 }
 
-// declareAll declares all exchanges: a message to a missing one would end the channel.
-func declareAll(ch *amqp.Channel) error {
-	for _, x := range []control.Exchange{control.Events, control.Commands, control.Replies} {
-		if err := declare(ch, x); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // Publish implements [control.Transport]. It returns nil when m is in the connection's limited
-// buffer: there is no confirmation.
+// buffer: there is no confirmation. It logs the first refusal of access for each exchange.
 func (t *Transport) Publish(ctx context.Context, m *control.Message) error {
-	err := t.publisher.Publish(ctx, m.Exchange.String(), m.Key, &amqp.Publishing{
+	err := t.publishers[m.Exchange].Publish(ctx, m.Exchange.String(), m.Key, &amqp.Publishing{
 		Headers: amqp.Table(m.Headers), ContentType: "application/json", ContentEncoding: "utf-8", DeliveryMode: amqp.Transient, Body: m.Body,
 	})
-	if err != nil {
-		return failure("publish", err)
+	if err == nil {
+		return nil
 	}
-	return nil
+	if errors.Is(err, amqpconn.ErrAccess) && !t.refused[m.Exchange].Swap(true) {
+		t.cfg.Logger.LogAttrs(ctx, slog.LevelWarn, "celery messages refused", slog.String("exchange", m.Exchange.String()), slog.Any("error", err))
+	}
+	return failure("publish", err)
 }
 
 // About implements [control.Transport].
@@ -144,7 +145,9 @@ func (t *Transport) Close(ctx context.Context) error {
 			errs = append(errs, failure("close", err))
 		}
 	}
-	note(t.publisher.Close(ctx))
+	for _, p := range t.publishers {
+		note(p.Close(ctx))
+	}
 	for _, l := range open {
 		note(l.Close(ctx))
 	}
