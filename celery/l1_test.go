@@ -61,6 +61,10 @@ var callsFromPython = []fromPython{
 	{name: "gzip", call: `sig("go.add", 5, 6, queue=GOQ).apply_async(compression="gzip")`, value: `11`, args: pair{5, 6}},
 	{name: "bzip2", call: `sig("go.add", 6, 6, queue=GOQ).apply_async(compression="bzip2")`, value: `12`, args: pair{6, 6}},
 	{
+		name: "large integers in headers", value: `2`, args: pair{1, 1},
+		call: `sig("go.add", 1, 1, queue=GOQ).apply_async(headers={"sent-ms": 1764561423000, "deep": {"ids": [2**40, -2**40]}})`,
+	},
+	{
 		name: "a header of the user", call: `sig("go.add", 1, 1, queue=GOQ).apply_async(headers={"x-custom": "v"})`, value: `2`,
 		check: func(t *testing.T, c call) {
 			if c.request.Headers["x-custom"] != "v" {

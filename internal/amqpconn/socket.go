@@ -16,9 +16,11 @@ const (
 	stallTimeout = 60 * time.Second
 )
 
-// socket records the first byte that the server sends.
+// socket records the first byte that the server sends, and makes the headers of messages readable,
+// see fieldReader.
 type socket struct {
 	*netconn.Socket
+	in    *fieldReader
 	first atomic.Int32 // first byte read, plus 1; it reveals a wrong protocol in the handshake
 }
 
@@ -26,13 +28,14 @@ type socket struct {
 // goroutine ends after Close or a failure, and then closes the connection.
 func newSocket(c net.Conn) *socket {
 	s := &socket{Socket: netconn.NewSocket(c, netconn.SocketConfig{Room: socketRoom, Keep: keepBuffer, Stall: stallTimeout})}
+	s.in = newFieldReader(s.Socket)
 	go s.Run()
 	return s
 }
 
 // Read reads from the connection and records the first byte.
 func (s *socket) Read(p []byte) (int, error) {
-	n, err := s.Socket.Read(p)
+	n, err := s.in.Read(p)
 	if n > 0 && s.first.Load() == 0 {
 		s.first.Store(int32(p[0]) + 1)
 	}
