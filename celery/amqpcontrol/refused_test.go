@@ -35,8 +35,8 @@ func (j *journal) String() string {
 	return j.text.String()
 }
 
-// TestRefusedMailboxIsLogged shows that the log has the server's reason, once, while it refuses the
-// exchange of commands, and that the listener works when the exchange is right.
+// TestRefusedMailboxIsLogged shows that the log has the reason once while the server refuses the
+// exchange of commands. The listener works when the exchange is right.
 func TestRefusedMailboxIsLogged(t *testing.T) {
 	url := testserver.RequireRabbit(t).NewVhost(t)
 	conn, err := amqp.Dial(url)

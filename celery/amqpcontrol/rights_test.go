@@ -40,8 +40,8 @@ func restricted(t *testing.T, srv *testserver.Rabbit, vhost string, x control.Ex
 	return u.String()
 }
 
-// TestRightsOfOneExchange shows that a user who has no right to one exchange can use the others, and
-// that the log has the refusal once.
+// TestRightsOfOneExchange shows that a user who has no right to one exchange can use the others.
+// The log has the refusal once.
 func TestRightsOfOneExchange(t *testing.T) {
 	srv := testserver.RequireRabbit(t)
 	for _, denied := range []control.Exchange{control.Events, control.Commands, control.Replies} {
