@@ -1,10 +1,15 @@
 package control_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"slices"
+	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/swarmiji/swarmiji/celery/control"
 	"github.com/swarmiji/swarmiji/task"
@@ -46,4 +51,37 @@ func TestRevokeIgnoresForeignIDs(t *testing.T) {
 	if got := send(t, tr, "revoked", `{}`); got != `["x1","x2"]` {
 		t.Errorf("revoked: %s", got)
 	}
+}
+
+// TestRefusedCommandsAreLoggedOnce shows that a flood of commands that are not allowed does not
+// fill the log.
+func TestRefusedCommandsAreLoggedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		tr := newMemory()
+		bus, err := control.NewBus(control.Config{Transport: tr, Host: "vm"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := control.NewService(control.ServiceConfig{Bus: bus, Allow: []string{"ping"}, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		serve, end := s.Start(t.Context(), &fakeNode{})
+		serve()
+		for range 1000 {
+			if got := send(t, tr, "shutdown", `{}`); !strings.Contains(got, "does not allow") {
+				t.Fatal(got)
+			}
+		}
+		time.Sleep(time.Second)
+		send(t, tr, "shutdown", `{}`)
+		if n := strings.Count(log.String(), "\n"); n != 2 || !strings.Contains(log.String(), "not_logged=999") {
+			t.Errorf("%d lines:\n%.1000s", n, log.String())
+		}
+		end()
+		if err := bus.Close(t.Context()); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+	})
 }

@@ -24,8 +24,8 @@ type ServiceConfig struct {
 	// Mingle asks the other workers for their revoked tasks at the start, as Python workers do. It has
 	// no effect if Allow excludes "hello".
 	Mingle bool
-	// Logger receives commands that change something and, at most once a second, ignored messages.
-	// Default: slog.Default().
+	// Logger receives commands that change something and, at most once a second, messages that are
+	// ignored or not allowed. Default: slog.Default().
 	Logger *slog.Logger
 }
 
@@ -53,7 +53,7 @@ type Service struct {
 	executed, notMine, malformed, unsent atomic.Uint64
 
 	mu       sync.Mutex
-	quiet    time.Time // until then ignored messages are not logged
+	quiet    time.Time // until then logSome logs nothing
 	unlogged int
 }
 
@@ -194,7 +194,7 @@ func (s *Service) execute(ctx context.Context, n node.Node, r *request) (reply a
 		return failed("KeyError(" + repr(r.Method) + ")"), nil
 	}
 	if !s.allows(r.Method) {
-		s.log(ctx, n, slog.LevelWarn, "celery/control: the command is not allowed", slog.String("command", r.Method))
+		s.logSome(ctx, n, "celery/control: the command is not allowed", slog.String("command", r.Method))
 		return failed("this worker does not allow " + r.Method), nil
 	}
 	c := call{service: s, node: n, args: r.Arguments}
@@ -208,9 +208,14 @@ func (s *Service) execute(ctx context.Context, n node.Node, r *request) (reply a
 	return reply, c.after
 }
 
-// ignore counts an invalid message. It logs at most one in a second.
+// ignore counts and logs an invalid message.
 func (s *Service) ignore(ctx context.Context, n node.Node, reason error) {
 	s.malformed.Add(1)
+	s.logSome(ctx, n, "celery/control: message ignored", slog.Any("error", reason))
+}
+
+// logSome logs a warning, at most one in a second, so that a flood of messages costs little.
+func (s *Service) logSome(ctx context.Context, n node.Node, msg string, attr slog.Attr) {
 	s.mu.Lock()
 	now, unlogged := time.Now(), s.unlogged
 	if now.Before(s.quiet) {
@@ -220,7 +225,7 @@ func (s *Service) ignore(ctx context.Context, n node.Node, reason error) {
 	}
 	s.quiet, s.unlogged = now.Add(time.Second), 0
 	s.mu.Unlock()
-	s.log(ctx, n, slog.LevelWarn, "celery/control: message ignored", slog.Any("error", reason), slog.Int("not_logged", unlogged))
+	s.log(ctx, n, slog.LevelWarn, msg, attr, slog.Int("not_logged", unlogged))
 }
 
 // log writes a log entry with the node's id.
