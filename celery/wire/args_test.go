@@ -124,6 +124,8 @@ func TestMarshalArgs(t *testing.T) {
 		"keyword only":  {tagged{To: "a", Tries: 2, Loud: true}, `[["a",2],{"loud":true}]`},
 		"number":        {7, `[[7],{}]`},
 		"float":         {1e3, `[[1000.0],{}]`},
+		"large float":   {1e18, `[[1000000000000000000.0],{}]`},
+		"larger float":  {-1e21, `[[-1e+21],{}]`},
 		"list":          {[]float64{1, 1.5}, `[[[1.0,1.5]],{}]`},
 		"nested":        {[]any{inner{Whole: 3}, map[string]float64{"b": 2, "a": 1}}, `[[[{"whole":3.0},{"a":1.0,"b":2.0}]],{}]`},
 		"nothing":       {task.None{}, `[[],{}]`},
