@@ -199,11 +199,57 @@ func TestOwnFields(t *testing.T) {
 	if diff := cmp.Diff(e, decode(t, m), optEqual); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
-	if group, size, ok := wire.ChordSize(m); group != "f0f3c342" || size != 3 || !ok {
-		t.Errorf("chord size %q %d %v", group, size, ok)
+	if diff := cmp.Diff(map[task.ID]int{"f0f3c342": 3}, wire.ChordSizes(m)); diff != "" {
+		t.Errorf("sizes of chords: -want +got:\n%s", diff)
 	}
-	if _, _, ok := wire.ChordSize(captured["add"]); ok {
-		t.Error("a task without a chord has the size of one")
+	if sizes := wire.ChordSizes(captured["add"]); sizes != nil {
+		t.Errorf("a task without a chord has the sizes %v", sizes)
+	}
+}
+
+// TestChordInChord keeps the size of the outer chord, whose members are bodies of other chords. No
+// message of its own has it before the first inner chord ends.
+func TestChordInChord(t *testing.T) {
+	body := task.Link{ID: "body-1", Name: "a.total", ContentType: wire.ContentJSONArgs, Args: []byte(`[[],{}]`), Feed: task.FeedPrepend}
+	inner := body
+	inner.ID, inner.Group, inner.GroupIndex, inner.GroupSize, inner.Chord = "body-2", "outer", 1, 2, &body
+	e := &task.Envelope{
+		ID: "id-1", Name: "a.add", ContentType: wire.ContentJSONArgs, Args: []byte(`[[1,2],{}]`), Group: "inner", GroupSize: 3, Chord: &inner,
+	}
+	m := encode(t, e)
+	if diff := cmp.Diff(map[task.ID]int{"inner": 3, "outer": 2}, wire.ChordSizes(m)); diff != "" {
+		t.Errorf("sizes of chords: -want +got:\n%s", diff)
+	}
+	back := decode(t, m)
+	if diff := cmp.Diff(e.Chord, back.Chord, optEqual); diff != "" || back.GroupSize != 3 {
+		t.Errorf("%d members, -want +got:\n%s", back.GroupSize, diff)
+	}
+	m.Headers["swarmiji-chord"] = "inner 0 outer -1 other x bad\x01id 3 inner"
+	if back := decode(t, m); back.GroupSize != 0 || back.Chord.GroupSize != 0 {
+		t.Errorf("%d and %d members", back.GroupSize, back.Chord.GroupSize)
+	}
+}
+
+// TestGroupBehindChord gives an id to the step that Go needs between a chord and a group: without
+// one the step could not be sent.
+func TestGroupBehindChord(t *testing.T) {
+	for name, chord := range map[string]string{
+		"group": `{"task":"celery.group","args":[],"kwargs":{"tasks":[` +
+			`{"task":"a.b","args":[],"kwargs":{},"options":{"task_id":"b"}},{"task":"a.c","args":[],"kwargs":{},"options":{"task_id":"c"}}]},"options":{}}`,
+		"chord": `{"task":"celery.chord","args":[],"kwargs":{"header":[{"task":"a.b","args":[],"kwargs":{},"options":{"task_id":"b"}}],` +
+			`"body":{"task":"a.c","args":[],"kwargs":{},"options":{"task_id":"c"}}},"options":{}}`,
+	} {
+		body := `[[1],{},{"callbacks":null,"errbacks":null,"chain":null,"chord":` + chord + `}]`
+		m := &broker.Message{ContentType: serializer.ContentJSON, Body: []byte(body), Headers: map[string]any{"task": "a.a", "id": "id-1", "group": "g", "group_index": int64(0)}}
+		first, second := decode(t, m), decode(t, m)
+		if first.Chord.ID.Check() != nil || first.Chord.ID != second.Chord.ID {
+			t.Errorf("%s: the step has the ids %q and %q", name, first.Chord.ID, second.Chord.ID)
+		}
+		step := strings.Replace(`{"task":"a.s","args":[],"kwargs":{},"options":{"task_id":"s","group_id":"g","group_index":0,"chord":X}}`, "X", chord, 1)
+		m.Body = []byte(`[[1],{},{"callbacks":null,"errbacks":null,"chain":[` + step + `],"chord":null}]`)
+		if back := decode(t, m); back.Chord.ID != first.Chord.ID {
+			t.Errorf("%s: behind a chain it has the id %q, not %q", name, back.Chord.ID, first.Chord.ID)
+		}
 	}
 }
 

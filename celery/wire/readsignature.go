@@ -324,7 +324,16 @@ func (r *signatureReader) options(l *task.Link, options []member) (*task.Members
 	if m.Group == "" || m.Chord == nil {
 		return nil, nil
 	}
+	identify(m.Chord, m.Group)
 	return &m, nil
+}
+
+// identify gives the task behind a group an id if it has none, such as a step that collects the
+// results for another group. The id is the same in every call.
+func identify(chord *task.Link, group task.ID) {
+	if chord.ID == "" {
+		chord.ID = task.Derive(group, "chord")
+	}
 }
 
 // body returns the link of the task behind a group, nil for null.
