@@ -227,3 +227,21 @@ func TestPrependNumbers(t *testing.T) {
 		}
 	}
 }
+
+// TestJSONValues shows how results are written.
+func TestJSONValues(t *testing.T) {
+	for _, c := range []struct {
+		value any
+		want  string
+	}{
+		{2.0, `2.0`}, {[]any{1, 1e18, "é"}, `[1,1000000000000000000.0,"é"]`}, {nil, `null`}, {[]byte("x"), `"eA=="`},
+	} {
+		data, err := wire.JSONValues{}.Marshal(c.value)
+		if err != nil || string(data) != c.want {
+			t.Errorf("%v: %s, %v, want %s", c.value, data, err, c.want)
+		}
+	}
+	if data, err := (wire.JSONValues{}).Marshal(func() {}); !errors.Is(err, serializer.ErrValue) {
+		t.Errorf("%s, %v, want ErrValue", data, err)
+	}
+}
