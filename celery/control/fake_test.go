@@ -33,6 +33,7 @@ type mailbox struct {
 	m      *memory
 	box    control.Mailbox
 	handle func(m *control.Message)
+	busy   sync.Mutex // while handle runs
 }
 
 func newMemory() *memory { return &memory{open: make(map[*mailbox]struct{})} }
@@ -44,7 +45,9 @@ func (t *memory) Publish(_ context.Context, m *control.Message) error {
 	t.mu.Unlock()
 	for _, b := range open {
 		if b.box.Exchange == m.Exchange && (m.Exchange != control.Replies || slices.Contains(b.box.Keys, m.Key)) {
+			b.busy.Lock()
 			b.handle(m)
+			b.busy.Unlock()
 		}
 	}
 	return nil
@@ -65,6 +68,8 @@ func (t *memory) About() map[string]any {
 func (t *memory) Close(context.Context) error { return nil }
 
 func (b *mailbox) Close(context.Context) error {
+	b.busy.Lock()
+	defer b.busy.Unlock()
 	b.m.mu.Lock()
 	defer b.m.mu.Unlock()
 	delete(b.m.open, b)

@@ -21,7 +21,8 @@ type ServiceConfig struct {
 	// Allow lists the allowed commands by Celery's names, such as "ping". Another command gets a reply
 	// with an error. Nil: all commands.
 	Allow []string
-	// Mingle asks the other workers for their revoked tasks at the start, as Python workers do.
+	// Mingle asks the other workers for their revoked tasks at the start, as Python workers do. It has
+	// no effect if Allow excludes "hello".
 	Mingle bool
 	// Logger receives commands that change something and, at most once a second, ignored messages.
 	// Default: slog.Default().
@@ -93,10 +94,17 @@ const (
 )
 
 // Start implements [node.Service]. It waits up to one second for the mailbox of n. A goroutine
-// tries again until the mailbox is open.
+// tries again until the mailbox is open. With Mingle it then waits one second for the answers, as
+// Python workers do. So n does not start a task that another worker knows to be revoked. The end of
+// ctx ends both waits.
 func (s *Service) Start(ctx context.Context, n node.Node) (serve, end func()) {
+	stopped := ctx.Done()
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	ready, opened, ended := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	ready, started, ended := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	mingles, limit := s.cfg.Mingle && s.allows("hello"), startTime
+	if mingles {
+		limit += mingleTime
+	}
 	go func() {
 		defer close(ended)
 		l, err := s.cfg.Bus.transport.Listen(ctx, Mailbox{Exchange: Commands, Node: s.name(n)}, func(m *Message) {
@@ -106,29 +114,36 @@ func (s *Service) Start(ctx context.Context, n node.Node) (serve, end func()) {
 			case <-ctx.Done():
 			}
 		})
-		close(opened)
 		if err != nil {
+			close(started)
 			if ctx.Err() == nil {
 				s.log(ctx, n, slog.LevelError, "celery/control: the node receives no commands of Celery", slog.Any("error", err))
 			}
 			return
 		}
-		if s.cfg.Mingle {
+		if mingles {
 			s.mingle(ctx, n)
 		}
+		close(started)
 		<-ctx.Done()
 		s.closeListener(ctx, n, l)
 	}()
-	late := time.NewTimer(startTime)
+	late := time.NewTimer(limit)
 	defer late.Stop()
 	select {
-	case <-opened:
+	case <-started:
 	case <-late.C:
+	case <-stopped:
 	}
 	return func() { close(ready) }, func() {
 		cancel()
 		<-ended
 	}
+}
+
+// allows reports whether a command is allowed.
+func (s *Service) allows(command string) bool {
+	return s.cfg.Allow == nil || slices.Contains(s.cfg.Allow, command)
 }
 
 // name returns the name of n for Celery.
@@ -178,7 +193,7 @@ func (s *Service) execute(ctx context.Context, n node.Node, r *request) (reply a
 	if run == nil {
 		return failed("KeyError(" + repr(r.Method) + ")"), nil
 	}
-	if s.cfg.Allow != nil && !slices.Contains(s.cfg.Allow, r.Method) {
+	if !s.allows(r.Method) {
 		s.log(ctx, n, slog.LevelWarn, "celery/control: the command is not allowed", slog.String("command", r.Method))
 		return failed("this worker does not allow " + r.Method), nil
 	}

@@ -275,7 +275,7 @@ func (f Format) readEmbed(c coding, e *task.Envelope, data []byte) error {
 	return nil
 }
 
-// chordSizes returns the text of [headerChord] for e: the group of its chord and the groups that the
+// chordSizes returns the text of headerChord for e: the group of its chord and the groups that the
 // tasks behind it belong to, each with the number of its members. It leaves out unknown numbers.
 func chordSizes(e *task.Envelope) string {
 	var pairs []string
@@ -294,9 +294,9 @@ func chordSizes(e *task.Envelope) string {
 }
 
 // ChordSizes returns the chords that a message of [Format] counts for, with the numbers of their
-// members. A chord whose body is a member of another chord counts for that one too. Returns nil if
-// there are none, or if the sender did not know the numbers. The result store needs them before the
-// message is published, see Store.SetChordSize of package celery/redis.
+// members. A chord whose body is a member of another chord counts for that one too. Returns nil for
+// a task without a chord, or if the sender did not know the numbers. The result store needs them
+// before the message is published, see Store.SetChordSize of package celery/redis.
 func ChordSizes(m *broker.Message) map[task.ID]int {
 	text, _ := m.Headers[headerChord].(string)
 	if text == "" {

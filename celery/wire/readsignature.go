@@ -348,8 +348,8 @@ func (r *signatureReader) options(l *task.Link, options []member) (*task.Members
 	return &m, nil
 }
 
-// identify gives the task behind a group an id if it has none, such as a step that collects the
-// results for another group. The id is the same in every call.
+// identify gives an id to a task behind a group that does not have one, such as a step that
+// collects the results for another group. The id is the same in every call.
 func identify(chord *task.Link, group task.ID) {
 	if chord.ID == "" {
 		chord.ID = task.Derive(group, "chord")
