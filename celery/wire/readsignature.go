@@ -349,7 +349,7 @@ func (r *signatureReader) options(l *task.Link, options []member) (*task.Members
 }
 
 // identify gives an id to a task behind a group that does not have one, such as a step that
-// collects the results for another group. The id is the same in every call.
+// collects the results. The id is the same in every call.
 func identify(chord *task.Link, group task.ID) {
 	if chord.ID == "" {
 		chord.ID = task.Derive(group, "chord")
