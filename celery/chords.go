@@ -52,16 +52,20 @@ func (b *chordBroker) PublishBatch(ctx context.Context, ms []broker.Outgoing) er
 // prepare stores the sizes of the chords of ms, once for each chord. Returns
 // [broker.ErrUnavailable] if the store fails: nothing was published.
 func (b *chordBroker) prepare(ctx context.Context, ms []broker.Outgoing) error {
-	var last task.ID
+	var stored map[task.ID]bool
 	for _, m := range ms {
-		group, size, ok := wire.ChordSize(m.Message)
-		if !ok || group == last {
-			continue
+		for group, size := range wire.ChordSizes(m.Message) {
+			if stored[group] {
+				continue
+			}
+			if err := b.sizes.SetChordSize(ctx, group, size); err != nil {
+				return errors.Join(broker.ErrUnavailable, err)
+			}
+			if stored == nil {
+				stored = map[task.ID]bool{}
+			}
+			stored[group] = true
 		}
-		if err := b.sizes.SetChordSize(ctx, group, size); err != nil {
-			return errors.Join(broker.ErrUnavailable, err)
-		}
-		last = group
 	}
 	return nil
 }

@@ -81,6 +81,32 @@ go = r.parent.parent.id`,
 go = r.id`,
 	},
 	{
+		name: "chords in a chord", chords: true, value: `[[2, 4], [6, 8]]`, args: pair{2, 2},
+		code: `r = chord([chord([sig("py.add", 1, 1), sig("go.add", 2, 2, queue=GOQ)], sig("py.same")), chord([sig("go.add", 3, 3, queue=GOQ), sig("py.add", 4, 4)], sig("go.same", queue=GOQ))], sig("py.same"))()
+go = r.parent.results[0].parent.results[1].id`,
+	},
+	{
+		name: "groups behind each other", chords: true, value: `[[2, 4], [2, 4]]`, args: pair{2, 2},
+		code: `go = "second-" + GOQ
+r = chain(group(sig("go.add", 1, 1, queue=GOQ), sig("go.add", 2, 2, queue=GOQ, task_id=go)), group(sig("py.same"), sig("go.same", queue=GOQ)), sig("py.same"))()`,
+	},
+	{
+		name: "a group without tasks behind a step in Go", chords: true, value: `[]`, args: pair{1, 1},
+		code: `go = "first-" + GOQ
+r = chain(sig("go.add", 1, 1, queue=GOQ, task_id=go), group([]), sig("py.same"))()`,
+	},
+	{
+		name: "a whole float in both languages", value: `"float"`, args: 1e18,
+		code: `r = chain(sig("go.same", 1e18, queue=GOQ), sig("py.kind"))()
+go = r.parent.id`,
+	},
+	{
+		name: "msgpack", value: `18`, args: pair{6, 3},
+		code: `m = dict(serializer="msgpack")
+r = chain(sig("go.add", 1, 2, queue=GOQ, **m), sig("py.mul", 2, **m), sig("go.mul", 3, queue=GOQ, **m))()
+go = r.id`,
+	},
+	{
 		name: "a member that retries", chords: true, value: `3`, args: []int{1, 2},
 		code: `r = chord([sig("go.later", 1, queue=GOQ), sig("py.later", 2)], sig("go.total", queue=GOQ))()
 go = r.id`,

@@ -144,7 +144,7 @@ func (s *Swarm) openResults(connect amqpconnect.Config) error {
 // "": the default store.
 func makeWire(inMsgpack bool, store string) serializer.Wire {
 	f := wire.Format{ResultStore: store}
-	ss := []serializer.Serializer{wire.JSONArgs{}, wire.MsgpackArgs{}, serializer.JSON{}, msgpack.Serializer{}, serializer.Raw{}}
+	ss := []serializer.Serializer{wire.JSONArgs{}, wire.MsgpackArgs{}, wire.JSONValues{}, msgpack.Serializer{}, serializer.Raw{}}
 	if inMsgpack {
 		f.Results = serializer.ContentMsgpack
 		ss[0], ss[1] = ss[1], ss[0]

@@ -47,8 +47,8 @@ func (s *slowly) Publish(ctx context.Context, m *control.Message) error {
 }
 
 // TestStartAsksForRevokedTasks shows that a node knows the revoked tasks of the others before it
-// starts a task. Without an answer it starts after a second. It does not ask if it does not allow
-// that.
+// starts a task. It does not ask if it does not allow that. Without an answer it starts after a
+// second.
 func TestStartAsksForRevokedTasks(t *testing.T) {
 	for _, c := range []struct {
 		allow []string

@@ -21,6 +21,8 @@ var (
 	groupSource string
 	//go:embed begin.lua
 	beginSource string
+	//go:embed size.lua
+	sizeSource string
 )
 
 // groupKeys returns the keys of a chord, in the order of the scripts.
@@ -31,8 +33,8 @@ func (s *Store) groupKeys(group task.ID) []string {
 
 // SetChordSize stores the number of members of a group, before the first of them is sent. Python
 // workers count a chord only with it. Another call changes nothing; nor does one after a member has
-// brought the size. The key expires as a group that waits does, after
-// [resultstore.DefaultGroupWait].
+// brought the size, or after Go has decided the chord, as when another member is retried then. The
+// key expires as a group that waits does, after [resultstore.DefaultGroupWait].
 //
 // Returns [resultstore.ErrMalformed] for a size below 1 and [task.ErrBadID] for an invalid group.
 // Its other errors are those of Load.
@@ -43,12 +45,10 @@ func (s *Store) SetChordSize(ctx context.Context, group task.ID, size int) error
 	if size < 1 {
 		return fmt.Errorf("%w: a chord of %d members", resultstore.ErrMalformed, size)
 	}
+	keys := s.groupKeys(group)
 	_, err := s.untilAnswered(ctx, func() (any, error) {
-		return s.conn.Do(ctx, "SET", s.groupKeys(group)[2], size, "PX", resultstore.DefaultGroupWait.Milliseconds(), "NX")
+		return s.conn.Eval(ctx, s.size, []string{keys[0], keys[2]}, size, resultstore.DefaultGroupWait.Milliseconds())
 	})
-	if isNil(err) { // it is stored already
-		return nil
-	}
 	return failure("chord size", err)
 }
 
@@ -151,9 +151,11 @@ func (s *Store) Group(ctx context.Context, group task.ID) (resultstore.Gathered,
 
 // Members implements [resultstore.Gatherer]: it returns the stored members from index from on, in
 // order. It stops at limit, at MaxMembersPage, or at the first index that has not arrived. A from
-// below 0 counts as 0. Members that Python ran have no Name.
+// below 0 counts as 0. Members that Python ran have no Name. One whose result cannot be read, such
+// as a NaN in JSON, has failed with [task.ErrBadResult].
 //
-// Returns ErrMalformed if a stored member cannot be read. Its other errors are those of Load.
+// Returns ErrMalformed if a member that Go stored cannot be read. Its other errors are those of
+// Load.
 func (s *Store) Members(ctx context.Context, group task.ID, from, limit int) ([]resultstore.Record, error) {
 	if err := s.check(ctx, group); err != nil {
 		return nil, err
@@ -194,8 +196,9 @@ func (s *Store) Members(ctx context.Context, group task.ID, from, limit int) ([]
 			break
 		}
 		r, err := wire.DecodePart([]byte(part))
-		if err != nil {
-			return nil, err
+		if err != nil { // reading it again does not help
+			err = fmt.Errorf("%w: member %d of group %s: %w", task.ErrBadResult, from+i, group, err)
+			r = resultstore.Record{ID: corewire.MemberID(group, from+i), State: task.StateFailed, Error: task.Remote(err)}
 		}
 		page = append(page, r)
 	}

@@ -309,6 +309,36 @@ result = [sent, AsyncResult("body", app=app).state, type(AsyncResult("body", app
 				t.Errorf("-want +seen by Python:\n%s", diff)
 			}
 		},
+		"a member is retried after Go has decided": func(group string) {
+			size := func() {
+				t.Helper()
+				if err := b.store.SetChordSize(b.ctx, task.ID(group), 3); err != nil {
+					t.Fatal(err)
+				}
+			}
+			size()
+			failed := resultstore.Record{ID: "go-0", State: task.StateFailed, Error: &task.RemoteError{Type: "x.Y"}}
+			g, err := b.store.Arrive(b.ctx, resultstore.Arrival{Group: task.ID(group), Index: 0, Size: 3, Record: failed, Decides: true})
+			if err != nil || g.Decider != 0 {
+				t.Fatalf("%+v, %v", g, err)
+			}
+			size()
+			if got := b.eval(fmt.Sprintf("result = repr(app.backend.client.get('celery-taskset-meta-%s.s'))", group)); got != "None" {
+				t.Errorf("Python would decide the chord of %s again", got)
+			}
+		},
+		"a result of Python cannot be read": func(group string) {
+			b.eval(fmt.Sprintf("app.backend.set_chord_size(%q, 2)", group))
+			python(group, 0, `float("nan")`)
+			arrive(group, 1, task.StateSucceeded)
+			members, err := b.store.Members(b.ctx, task.ID(group), 0, 10)
+			if err != nil || len(members) != 2 {
+				t.Fatalf("%+v, %v", members, err)
+			}
+			if m := members[0]; m.ID.Check() != nil || m.State != task.StateFailed || !errors.Is(m.Error, task.ErrBadResult) {
+				t.Errorf("%+v, %v", m, m.Error)
+			}
+		},
 	} {
 		t.Run(name, func(*testing.T) { test(testserver.Namespace()) })
 	}

@@ -35,6 +35,7 @@ type Store struct {
 	arrive *redisconn.Script
 	group  *redisconn.Script
 	begin  *redisconn.Script
+	size   *redisconn.Script
 	closed atomic.Bool // written under mu
 
 	mu      sync.Mutex
@@ -59,6 +60,7 @@ func New(c Config) (*Store, error) {
 		cfg: c, conn: conn, streams: make(map[*stream]struct{}), failed: make(map[task.ID]struct{}),
 		save: redisconn.NewScript(saveSource), arrive: redisconn.NewScript(arriveSource),
 		group: redisconn.NewScript(groupSource), begin: redisconn.NewScript(beginSource),
+		size: redisconn.NewScript(sizeSource),
 	}, nil
 }
 
@@ -254,6 +256,3 @@ func failure(what string, err error) error {
 }
 
 var _ resultstore.ResultStore = (*Store)(nil)
-
-// isNil reports whether err is the client's for a missing value.
-func isNil(err error) bool { return errors.Is(err, goredis.Nil) }

@@ -76,7 +76,12 @@ func (MsgpackArgs) Unmarshal(data []byte, v any) error {
 }
 
 // Prepend returns args with value as the first positional argument. No args are an empty call.
+// Returns [serializer.ErrValue] for a whole number of more than 64 bits.
 func (MsgpackArgs) Prepend(args []byte, value any) ([]byte, error) {
+	value, err := withoutNumbers(value)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", serializer.ErrValue, err)
+	}
 	return prepend(msgpackCoding{}, args, value)
 }
 

@@ -1,6 +1,7 @@
 package wire_test
 
 import (
+	"encoding/json"
 	"errors"
 	"strings"
 	"testing"
@@ -124,6 +125,8 @@ func TestMarshalArgs(t *testing.T) {
 		"keyword only":  {tagged{To: "a", Tries: 2, Loud: true}, `[["a",2],{"loud":true}]`},
 		"number":        {7, `[[7],{}]`},
 		"float":         {1e3, `[[1000.0],{}]`},
+		"large float":   {1e18, `[[1000000000000000000.0],{}]`},
+		"larger float":  {-1e21, `[[-1e+21],{}]`},
 		"list":          {[]float64{1, 1.5}, `[[[1.0,1.5]],{}]`},
 		"nested":        {[]any{inner{Whole: 3}, map[string]float64{"b": 2, "a": 1}}, `[[[{"whole":3.0},{"a":1.0,"b":2.0}]],{}]`},
 		"nothing":       {task.None{}, `[[],{}]`},
@@ -199,5 +202,46 @@ func TestPrepend(t *testing.T) {
 		if _, err := composer.Prepend([]byte(c.args+"x"), 1); c.args != "" && !errors.Is(err, serializer.ErrMalformed) {
 			t.Errorf("%s: %v, want ErrMalformed", name, err)
 		}
+	}
+}
+
+// TestPrependNumbers shows that the numbers of a JSON result stay numbers in msgpack.
+func TestPrependNumbers(t *testing.T) {
+	s := wire.MsgpackArgs{}
+	value := []any{json.Number("9007199254740993"), map[string]any{"k": json.Number("2.0")}}
+	args, err := s.Prepend(nil, value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got wire.Args
+	if err := s.Unmarshal(args, &got); err != nil {
+		t.Fatal(err)
+	}
+	want := []any{[]any{uint64(9007199254740993), map[string]any{"k": 2.0}}}
+	if diff := cmp.Diff(want, got.Args); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	for _, number := range []json.Number{"18446744073709551616", "1e999"} {
+		if args, err := s.Prepend(nil, number); !errors.Is(err, serializer.ErrValue) {
+			t.Errorf("%s: %x, %v, want ErrValue", number, args, err)
+		}
+	}
+}
+
+// TestJSONValues shows how results are written.
+func TestJSONValues(t *testing.T) {
+	for _, c := range []struct {
+		value any
+		want  string
+	}{
+		{2.0, `2.0`}, {[]any{1, 1e18, "é"}, `[1,1000000000000000000.0,"é"]`}, {nil, `null`}, {[]byte("x"), `"eA=="`},
+	} {
+		data, err := wire.JSONValues{}.Marshal(c.value)
+		if err != nil || string(data) != c.want {
+			t.Errorf("%v: %s, %v, want %s", c.value, data, err, c.want)
+		}
+	}
+	if data, err := (wire.JSONValues{}).Marshal(func() {}); !errors.Is(err, serializer.ErrValue) {
+		t.Errorf("%s, %v, want ErrValue", data, err)
 	}
 }

@@ -87,8 +87,12 @@ func (f Format) decode(c coding, e *task.Envelope, m *broker.Message, body []byt
 	if err := f.readEmbed(c, e, parts[2]); err != nil {
 		return err
 	}
-	if group, size, ok := ChordSize(m); ok && e.Chord != nil && group == e.Group {
-		e.GroupSize = size
+	if e.Chord != nil {
+		sizes := ChordSizes(m)
+		e.GroupSize = sizes[e.Group]
+		for l := e.Chord; l != nil; l = l.Chord {
+			l.GroupSize = sizes[l.Group]
+		}
 	}
 	return nil
 }
@@ -261,21 +265,50 @@ func (f Format) readEmbed(c coding, e *task.Envelope, data []byte) error {
 	if e.Chord == nil && last != nil {
 		e.Group, e.GroupIndex, e.Chord = last.Group, last.Index, last.Chord
 	}
-	if e.Chord != nil && e.Group == "" {
+	if e.Chord == nil {
+		return nil
+	}
+	if e.Group == "" {
 		return errors.New("a chord without a group")
 	}
+	identify(e.Chord, e.Group)
 	return nil
 }
 
-// ChordSize returns the group of a message of [Format] and the number of its members. It returns
-// false for a message without a group, or if the sender did not know the size. The result store
-// needs the size before the message is published, see Store.SetChordSize of package celery/redis.
-func ChordSize(m *broker.Message) (group task.ID, size int, ok bool) {
-	text, _ := m.Headers[headerChord].(string)
-	id, n, found := strings.Cut(text, " ")
-	size, err := strconv.Atoi(n)
-	if !found || err != nil || size < 1 || size > math.MaxInt32 || task.ID(id).Check() != nil {
-		return "", 0, false
+// chordSizes returns the text of headerChord for e: the group of its chord and the groups that the
+// tasks behind it belong to, each with the number of its members. It leaves out unknown numbers.
+func chordSizes(e *task.Envelope) string {
+	var pairs []string
+	add := func(group task.ID, size int) {
+		if group != "" && size > 0 {
+			pairs = append(pairs, fmt.Sprintf("%s %d", group, size))
+		}
 	}
-	return task.ID(id), size, true
+	if e.Chord != nil {
+		add(e.Group, e.GroupSize)
+	}
+	for l := e.Chord; l != nil; l = l.Chord {
+		add(l.Group, l.GroupSize)
+	}
+	return strings.Join(pairs, " ")
+}
+
+// ChordSizes returns the chords that a message of [Format] counts for, with the numbers of their
+// members. A chord whose body is a member of another chord counts for that one too. Returns nil for
+// a task without a chord, or if the sender did not know the numbers. The result store needs them
+// before the message is published, see Store.SetChordSize of package celery/redis.
+func ChordSizes(m *broker.Message) map[task.ID]int {
+	text, _ := m.Headers[headerChord].(string)
+	if text == "" {
+		return nil
+	}
+	sizes := map[task.ID]int{}
+	fields := strings.Fields(text)
+	for i := 0; i+1 < len(fields) && len(sizes) < serializer.MaxLinks; i += 2 {
+		id := task.ID(fields[i])
+		if size, err := strconv.Atoi(fields[i+1]); err == nil && size >= 1 && size <= math.MaxInt32 && id.Check() == nil {
+			sizes[id] = size
+		}
+	}
+	return sizes
 }

@@ -2,7 +2,6 @@ package wire
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strings"
 
@@ -150,8 +149,12 @@ func (x *Exception) write(c coding) ([]byte, error) {
 		args = []any{}
 	}
 	text, err := c.encode(args)
-	if errors.Is(err, errBytes) { // Celery writes values that it cannot encode as texts
-		text, err = c.encode([]any{fmt.Sprint(args...)})
+	if err != nil { // Celery writes values that it cannot encode as texts
+		texts := make([]string, len(args))
+		for i, v := range args {
+			texts[i] = fmt.Sprint(v)
+		}
+		text, err = c.encode(texts)
 	}
 	if err != nil {
 		return nil, err

@@ -98,8 +98,8 @@ func (f Format) encode(e *task.Envelope) (*broker.Message, error) {
 			m.Headers["group_index"] = int64(e.GroupIndex)
 		}
 	}
-	if member && e.GroupSize > 0 {
-		m.Headers[headerChord] = fmt.Sprintf("%s %d", e.Group, e.GroupSize)
+	if text := chordSizes(e); text != "" {
+		m.Headers[headerChord] = text
 	}
 	rest := f.rest(e)
 	text, err := writeRest(&rest)

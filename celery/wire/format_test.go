@@ -199,11 +199,78 @@ func TestOwnFields(t *testing.T) {
 	if diff := cmp.Diff(e, decode(t, m), optEqual); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
-	if group, size, ok := wire.ChordSize(m); group != "f0f3c342" || size != 3 || !ok {
-		t.Errorf("chord size %q %d %v", group, size, ok)
+	if diff := cmp.Diff(map[task.ID]int{"f0f3c342": 3}, wire.ChordSizes(m)); diff != "" {
+		t.Errorf("sizes of chords: -want +got:\n%s", diff)
 	}
-	if _, _, ok := wire.ChordSize(captured["add"]); ok {
-		t.Error("a task without a chord has the size of one")
+	if sizes := wire.ChordSizes(captured["add"]); sizes != nil {
+		t.Errorf("a task without a chord has the sizes %v", sizes)
+	}
+}
+
+// TestChordInChord keeps the size of the outer chord, whose members are bodies of other chords. No
+// message of its own has it before the first inner chord ends.
+func TestChordInChord(t *testing.T) {
+	body := task.Link{ID: "body-1", Name: "a.total", ContentType: wire.ContentJSONArgs, Args: []byte(`[[],{}]`), Feed: task.FeedPrepend}
+	inner := body
+	inner.ID, inner.Group, inner.GroupIndex, inner.GroupSize, inner.Chord = "body-2", "outer", 1, 2, &body
+	e := &task.Envelope{
+		ID: "id-1", Name: "a.add", ContentType: wire.ContentJSONArgs, Args: []byte(`[[1,2],{}]`), Group: "inner", GroupSize: 3, Chord: &inner,
+	}
+	m := encode(t, e)
+	if diff := cmp.Diff(map[task.ID]int{"inner": 3, "outer": 2}, wire.ChordSizes(m)); diff != "" {
+		t.Errorf("sizes of chords: -want +got:\n%s", diff)
+	}
+	back := decode(t, m)
+	if diff := cmp.Diff(e.Chord, back.Chord, optEqual); diff != "" || back.GroupSize != 3 {
+		t.Errorf("%d members, -want +got:\n%s", back.GroupSize, diff)
+	}
+	m.Headers["swarmiji-chord"] = "inner 0 outer -1 other x bad\x01id 3 inner"
+	if back := decode(t, m); back.GroupSize != 0 || back.Chord.GroupSize != 0 {
+		t.Errorf("%d and %d members", back.GroupSize, back.Chord.GroupSize)
+	}
+}
+
+// TestEmptyGroup gives the step behind a group without tasks an empty list.
+func TestEmptyGroup(t *testing.T) {
+	for name, steps := range map[string]string{
+		"group": `{"task":"a.b","args":[2],"kwargs":{},"options":{"task_id":"b"}},{"task":"celery.group","args":[],"kwargs":{"tasks":[]},"options":{}}`,
+		"chord": `{"task":"celery.chord","args":[],"kwargs":{"header":{"task":"celery.group","args":[],"kwargs":{"tasks":[]},"options":{}},` +
+			`"body":{"task":"a.b","args":[2],"kwargs":{},"options":{"task_id":"b"}}},"options":{}}`,
+	} {
+		m := &broker.Message{ContentType: serializer.ContentJSON, Headers: map[string]any{"task": "a.a", "id": "id-1"}}
+		m.Body = []byte(`[[1],{},{"callbacks":null,"errbacks":null,"chain":[` + steps + `],"chord":null}]`)
+		e, err := wire.Format{}.Decode(m)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		want := []task.Link{{ID: "b", Name: "a.b", ContentType: wire.ContentJSONArgs, Args: []byte(`[[[],2],{}]`), Feed: task.FeedNone, Last: true}}
+		if diff := cmp.Diff(want, e.Then, optEqual); diff != "" {
+			t.Errorf("%s: -want +got:\n%s", name, diff)
+		}
+	}
+}
+
+// TestGroupBehindChord gives an id to the step that Go needs between a chord and a group: without
+// one the step could not be sent.
+func TestGroupBehindChord(t *testing.T) {
+	for name, chord := range map[string]string{
+		"group": `{"task":"celery.group","args":[],"kwargs":{"tasks":[` +
+			`{"task":"a.b","args":[],"kwargs":{},"options":{"task_id":"b"}},{"task":"a.c","args":[],"kwargs":{},"options":{"task_id":"c"}}]},"options":{}}`,
+		"chord": `{"task":"celery.chord","args":[],"kwargs":{"header":[{"task":"a.b","args":[],"kwargs":{},"options":{"task_id":"b"}}],` +
+			`"body":{"task":"a.c","args":[],"kwargs":{},"options":{"task_id":"c"}}},"options":{}}`,
+	} {
+		body := `[[1],{},{"callbacks":null,"errbacks":null,"chain":null,"chord":` + chord + `}]`
+		m := &broker.Message{ContentType: serializer.ContentJSON, Body: []byte(body), Headers: map[string]any{"task": "a.a", "id": "id-1", "group": "g", "group_index": int64(0)}}
+		first, second := decode(t, m), decode(t, m)
+		if first.Chord.ID.Check() != nil || first.Chord.ID != second.Chord.ID {
+			t.Errorf("%s: the step has the ids %q and %q", name, first.Chord.ID, second.Chord.ID)
+		}
+		step := strings.Replace(`{"task":"a.s","args":[],"kwargs":{},"options":{"task_id":"s","group_id":"g","group_index":0,"chord":X}}`, "X", chord, 1)
+		m.Body = []byte(`[[1],{},{"callbacks":null,"errbacks":null,"chain":[` + step + `],"chord":null}]`)
+		if back := decode(t, m); back.Chord.ID != first.Chord.ID {
+			t.Errorf("%s: behind a chain it has the id %q, not %q", name, back.Chord.ID, first.Chord.ID)
+		}
 	}
 }
 
@@ -271,7 +338,6 @@ func TestHostile(t *testing.T) {
 		"long chain":       {message(many, nil), serializer.ErrMalformed},
 		"chain of numbers": {message(`[[],{},{"chain":[1]}]`, nil), serializer.ErrMalformed},
 		"chord, no group":  {message(`[[],{},{"chord":{"task":"a"}}]`, nil), serializer.ErrMalformed},
-		"empty chord":      {message(`[[],{},{"chain":[{"task":"celery.chord","kwargs":{"header":[],"body":{"task":"a"}}}]}]`, nil), serializer.ErrMalformed},
 		"eta":              {message(`[[]`+rest, map[string]any{"eta": "tomorrow"}), serializer.ErrMalformed},
 		"eta is a number":  {message(`[[]`+rest, map[string]any{"eta": int64(1)}), serializer.ErrMalformed},
 		"one time limit":   {message(`[[]`+rest, map[string]any{"timelimit": []any{nil}}), serializer.ErrMalformed},

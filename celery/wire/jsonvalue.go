@@ -40,7 +40,7 @@ func appendValue(b []byte, v reflect.Value, depth int) ([]byte, error) {
 	case reflect.Pointer, reflect.Interface:
 		return appendValue(b, v.Elem(), depth+1)
 	case reflect.Float32, reflect.Float64:
-		if f := v.Float(); f == math.Trunc(f) && math.Abs(f) < 1e15 {
+		if f := v.Float(); f == math.Trunc(f) && math.Abs(f) < 1e21 { // larger ones have an exponent
 			text, err := appendStandard(b, v)
 			return append(text, ".0"...), err
 		}

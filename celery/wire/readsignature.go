@@ -179,9 +179,6 @@ func (r *signatureReader) part(s *signature, name string) ([][]byte, error) {
 				return r.part(inner, "tasks")
 			}
 		}
-		if len(list) == 0 {
-			break
-		}
 		return list, nil
 	}
 	return nil, fmt.Errorf("signature: %s without %s", s.name, name)
@@ -211,6 +208,9 @@ func (r *signatureReader) chord(s *signature, tasks, body [][]byte) ([]task.Link
 	if err != nil {
 		return nil, nil, err
 	}
+	if len(tasks) == 0 {
+		return next, m, r.feedNothing(next)
+	}
 	if len(l.Members) == 0 || len(next) == 0 {
 		return nil, nil, errors.New("signature: a chord without tasks")
 	}
@@ -223,6 +223,26 @@ func (r *signatureReader) chord(s *signature, tasks, body [][]byte) ([]task.Link
 	}
 	l.Chord = &after
 	return []task.Link{l}, m, nil
+}
+
+// feedNothing gives links the results of a group without tasks, an empty list, as Celery does.
+func (r *signatureReader) feedNothing(links []task.Link) (err error) {
+	for i := range links {
+		l := &links[i]
+		switch {
+		case len(l.Members) > 0:
+			err = r.feedNothing(l.Members)
+		case l.Feed == task.FeedPrepend:
+			l.Args, err = prepend(r.c, l.Args, []any{})
+			l.Feed = task.FeedNone
+		case l.Feed != task.FeedNone:
+			err = errors.New("signature: a chord without tasks")
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // one returns the link of a task's signature, and the membership in a group that its options have.
@@ -324,7 +344,16 @@ func (r *signatureReader) options(l *task.Link, options []member) (*task.Members
 	if m.Group == "" || m.Chord == nil {
 		return nil, nil
 	}
+	identify(m.Chord, m.Group)
 	return &m, nil
+}
+
+// identify gives an id to a task behind a group that does not have one, such as a step that
+// collects the results. The id is the same in every call.
+func identify(chord *task.Link, group task.ID) {
+	if chord.ID == "" {
+		chord.ID = task.Derive(group, "chord")
+	}
 }
 
 // body returns the link of the task behind a group, nil for null.

@@ -14,7 +14,7 @@ const (
 	// headerRest holds the fields of an envelope that Celery's message does not have, in the form of
 	// [serializer.RawFormat].
 	headerRest = "swarmiji-celery"
-	// headerChord holds the id of the task's group and the number of its members: "id 3".
+	// headerChord holds ids of chords, each with the number of its members: "id 3 other 2".
 	headerChord = "swarmiji-chord"
 	// headerOptions, in the headers of an envelope or a link, holds the options of a signature that
 	// have no field, as JSON. It never is a header of a message.

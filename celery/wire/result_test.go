@@ -3,6 +3,7 @@ package wire_test
 import (
 	"encoding/json"
 	"errors"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -216,6 +217,25 @@ func TestExceptions(t *testing.T) {
 	long := wire.FromException(wire.Exception{Type: "E", Args: []any{strings.Repeat("x", 5000)}}, strings.Repeat("a", task.MaxStack)+"end")
 	if long.Args != nil || len(long.Message) > task.MaxErrorText || !strings.HasSuffix(long.Stack, "end") || len(long.Stack) > task.MaxStack {
 		t.Errorf("a long exception: %d args, %d bytes of message, %d of stack", len(long.Args), len(long.Message), len(long.Stack))
+	}
+}
+
+// TestOddArgs shows that an error with a value that JSON does not have is stored as a text.
+func TestOddArgs(t *testing.T) {
+	r := resultstore.Record{ID: "a", State: task.StateFailed, Error: &task.RemoteError{Type: "E", Message: "m", Args: []any{math.Inf(1), "x"}}}
+	doc, err := wire.EncodeResult(&r, "")
+	if err != nil || !strings.Contains(string(doc), `"exc_message":["+Inf","x"]`) {
+		t.Errorf("%s, %v", doc, err)
+	}
+	back, _, err := wire.DecodeResult(doc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(r.Error, back.Error); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	if part, err := wire.EncodePart(&r, ""); err != nil {
+		t.Errorf("%s, %v", part, err)
 	}
 }
 
