@@ -6,6 +6,7 @@ import (
 
 	amqp "github.com/rabbitmq/amqp091-go"
 
+	"github.com/swarmiji/swarmiji/internal/amqpconn"
 	"github.com/swarmiji/swarmiji/internal/amqpdelay"
 )
 
@@ -28,6 +29,6 @@ func (b *Broker) publishDelayed(ctx context.Context, amqpQueue string, p *amqp.P
 // holdUntil prepares p for the delay levels: the expiration moves into a header and Timestamp
 // becomes at.
 func holdUntil(p *amqp.Publishing, at time.Time) {
-	hideExpiration(p)
+	amqpconn.HideExpiration(p)
 	p.Timestamp = at // no consumer receives it earlier
 }

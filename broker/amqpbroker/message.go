@@ -24,17 +24,11 @@ const (
 	headerKey        = "swj-key"     // string
 	headerWeight     = "swj-weight"  // int64
 	headerExpires    = "swj-expires" // int64, Unix milliseconds
-	// string, the property expiration of a message that must not expire on the server
-	headerExpiration = "swj-ttl"
 )
 
 const (
 	defaultPriority = 100
-	// maxHeaders limits the headers and properties of a message, in bytes. All headers must fit into
-	// one frame (128 KiB), with a margin for the headers that the server adds. A larger frame closes
-	// the connection.
-	maxHeaders = 64 << 10
-	maxShort   = 255 // bytes of an AMQP short string
+	maxShort        = 255 // bytes of an AMQP short string
 )
 
 // isForeign reports whether a header belongs to the publisher, not to the server ("x-") or to the
@@ -50,7 +44,7 @@ func isForeign(name string) bool {
 // and Generation is 0.
 //
 //   - ErrTooLarge: the body is larger than [broker.BodyLimit], or the headers are larger than
-//     maxHeaders.
+//     amqpconn.MaxHeaders.
 //   - ErrMalformed: m is nil, its Generation is negative, or its ID or ContentType has more than
 //     255 bytes. The same holds for its Key or Weight if they are not valid, and for a header or
 //     property that AMQP cannot carry.
@@ -87,7 +81,7 @@ func (b *Broker) encode(p *amqp.Publishing, m *broker.Message) error {
 
 // encodeHeaders sets p.Headers to the foreign headers of m and those of the adapter. Headers of m
 // that begin with "x-" or "swj-" are left out. Returns ErrMalformed for a name or type that cannot
-// be sent, ErrTooLarge above maxHeaders.
+// be sent, ErrTooLarge above amqpconn.MaxHeaders.
 func encodeHeaders(p *amqp.Publishing, m *broker.Message) error {
 	p.Headers = make(amqp.Table, len(m.Headers)+3)
 	size := 0
@@ -95,7 +89,7 @@ func encodeHeaders(p *amqp.Publishing, m *broker.Message) error {
 		if !isForeign(k) {
 			continue
 		}
-		if len(k) > maxShort || reroutes(k) {
+		if len(k) > maxShort || amqpconn.Reroutes(k) {
 			return fmt.Errorf("%w: a header cannot be named %.40q", broker.ErrMalformed, k)
 		}
 		switch v.(type) {
@@ -106,8 +100,8 @@ func encodeHeaders(p *amqp.Publishing, m *broker.Message) error {
 		p.Headers[k] = v
 		size += fieldSize(k, v)
 	}
-	if size > maxHeaders {
-		return fmt.Errorf("%w: headers of about %d bytes, the limit is %d", broker.ErrTooLarge, size, maxHeaders)
+	if size > amqpconn.MaxHeaders {
+		return fmt.Errorf("%w: headers of about %d bytes, the limit is %d", broker.ErrTooLarge, size, amqpconn.MaxHeaders)
 	}
 	encodeOwn(p, m)
 	return nil
@@ -144,9 +138,6 @@ func setLane(p *amqp.Publishing, lane int) {
 	}
 	p.Headers[lanes.Header] = int64(lane)
 }
-
-// reroutes reports whether the server reads the header as a list of further target queues.
-func reroutes(name string) bool { return name == "CC" || name == "BCC" }
 
 // fieldSize returns about how many bytes a header takes in a frame.
 func fieldSize(name string, v any) int {
@@ -203,7 +194,7 @@ func decode(m *broker.Message, d *amqp.Delivery) {
 			if n, ok := amqpconn.Integer(v); ok {
 				m.Expires = time.UnixMilli(n)
 			}
-		case k == headerExpiration:
+		case k == amqpconn.ExpirationHeader:
 			if s, ok := v.(string); ok {
 				setProperty(m, "expiration", s)
 			}

@@ -114,7 +114,7 @@ func (b *Broker) PublishAt(ctx context.Context, queue string, m *broker.Message,
 	var p amqp.Publishing
 	err := b.prepare(&p, queue, m)
 	if err == nil {
-		hideExpiration(&p)
+		amqpconn.HideExpiration(&p)
 		err = b.delays.Publish(ctx, queue, &p, at)
 	}
 	return amqpconn.BrokerError(err, "publish later to", queue)
@@ -139,7 +139,7 @@ func (b *Broker) PublishBatch(ctx context.Context, ms []broker.Outgoing) error {
 			due.add(i, out)
 			continue
 		}
-		hideExpiration(p)
+		amqpconn.HideExpiration(p)
 		if out.Exchange, out.Key, errs[i] = b.delays.Route(ctx, o.Queue, o.At); errs[i] == nil {
 			later.add(i, out)
 		}

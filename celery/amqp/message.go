@@ -2,9 +2,7 @@ package amqp
 
 import (
 	"fmt"
-	"maps"
 	"math"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -24,7 +22,6 @@ const (
 	headerKey        = "swj-key"     // string
 	headerWeight     = "swj-weight"  // int64
 	headerExpires    = "swj-expires" // int64, Unix milliseconds
-	headerExpiration = "swj-ttl"     // string, the property expiration of a message that waits
 )
 
 // Headers of Celery that name the message.
@@ -35,10 +32,7 @@ const (
 
 const (
 	defaultPriority = 100
-	// maxHeaders limits the headers of a message, in bytes. All headers must fit into one frame (128
-	// KiB), with a margin for the headers that the server adds. A larger frame closes the connection.
-	maxHeaders = 64 << 10
-	maxShort   = 255 // bytes of an AMQP short string
+	maxShort        = 255 // bytes of an AMQP short string
 )
 
 // isOurs reports whether a header belongs to the adapter, or is one that the server adds. If
@@ -48,14 +42,11 @@ func isOurs(name string) bool {
 		strings.HasPrefix(name, "x-first-death-") || strings.HasPrefix(name, "x-last-death-")
 }
 
-// reroutes reports whether the server reads the header as a list of further target queues.
-func reroutes(name string) bool { return name == "CC" || name == "BCC" }
-
 // encode fills p with m. It refuses every message to which the client library or the server would
 // answer by closing the channel or the connection. That would affect other messages too.
 //
 //   - ErrTooLarge: the body is larger than [broker.BodyLimit] of maxBody, or the headers are larger
-//     than maxHeaders.
+//     than amqpconn.MaxHeaders.
 //   - ErrMalformed: m is nil, its Generation is negative, or its ID or ContentType has more than
 //     255 bytes. The same holds for its Key or Weight if they are not valid, and for a header or
 //     property that AMQP cannot carry.
@@ -80,14 +71,14 @@ func encode(p *amqp.Publishing, m *broker.Message, maxBody int) error {
 			continue
 		}
 		field, bytes, ok := toField(v, 0)
-		if !ok || len(k) > maxShort || reroutes(k) {
+		if !ok || len(k) > maxShort || amqpconn.Reroutes(k) {
 			return fmt.Errorf("%w: header %.40q with a value of type %T cannot be sent", broker.ErrMalformed, k, v)
 		}
 		p.Headers[k] = field
 		size += len(k) + 6 + bytes
 	}
-	if size > maxHeaders {
-		return fmt.Errorf("%w: headers of about %d bytes, the limit is %d", broker.ErrTooLarge, size, maxHeaders)
+	if size > amqpconn.MaxHeaders {
+		return fmt.Errorf("%w: headers of about %d bytes, the limit is %d", broker.ErrTooLarge, size, amqpconn.MaxHeaders)
 	}
 	encodeOwn(p, m)
 	for k, v := range m.Properties {
@@ -98,49 +89,27 @@ func encode(p *amqp.Publishing, m *broker.Message, maxBody int) error {
 	return nil
 }
 
-// maxCopied limits the headers of a copy of a received message, in bytes. The frame also holds the
-// reason of a dead letter (4 KiB). The server adds about 500 bytes at each of up to 38 delay
-// levels. A consumer that receives a larger frame loses its connection.
-const maxCopied = 96 << 10
-
 // encodeCopy fills p with m, a message that the server has delivered. It returns the names of the
 // headers and properties that the copy does not keep: headers that would route it to further
-// queues, the largest headers if all together are larger than maxCopied, and properties that AMQP
+// queues, the largest headers if all together are larger than 96 KiB, and properties that AMQP
 // cannot carry.
 //
 // It never fails, because a message that could be neither released nor dead-lettered would be
-// delivered for ever. A copy never expires on the server, see hideExpiration.
+// delivered for ever. A copy never expires on the server, see [amqpconn.HideExpiration].
 func encodeCopy(p *amqp.Publishing, m *broker.Message) (dropped []string) {
 	start(p, m)
 	sizes := make(map[string]int, len(m.Headers))
-	size := 0
 	for k, v := range m.Headers {
 		field, bytes, ok := toField(v, 0)
-		if !ok || reroutes(k) {
+		if !ok || amqpconn.Reroutes(k) {
 			dropped = append(dropped, k)
 			continue
 		}
 		p.Headers[k], sizes[k] = field, len(k)+6+bytes
-		size += sizes[k]
 	}
-	for _, k := range slices.SortedFunc(maps.Keys(sizes), func(a, b string) int { return sizes[b] - sizes[a] }) {
-		if size <= maxCopied {
-			break
-		}
-		size -= sizes[k]
-		delete(p.Headers, k)
-		dropped = append(dropped, k)
-	}
+	dropped = append(dropped, amqpconn.TrimHeaders(p.Headers, func(k string) int { return sizes[k] })...)
 	encodeOwn(p, m)
-	for k, v := range m.Properties {
-		if k == "expiration" {
-			p.Expiration = v
-		} else if err := amqpconn.SetProperty(p, k, v); err != nil {
-			dropped = append(dropped, k)
-		}
-	}
-	hideExpiration(p)
-	return dropped
+	return append(dropped, amqpconn.CopyProperties(p, m.Properties)...)
 }
 
 // start fills p with the fields of m that are neither headers nor properties. The property
@@ -180,16 +149,6 @@ func retries(headers amqp.Table) int {
 		return int(n)
 	}
 	return 0
-}
-
-// hideExpiration moves the AMQP property expiration of p into the header swj-ttl, which only decode
-// reads. The server must not see it: in a delay level it would apply the shorter of the message's
-// and the queue's time to live. Dead letters must not expire by it either.
-func hideExpiration(p *amqp.Publishing) {
-	if p.Expiration != "" {
-		p.Headers[headerExpiration] = p.Expiration
-		p.Expiration = ""
-	}
 }
 
 // decode fills m with the received message d; the body is shared. The id is Celery's header id, or
@@ -233,7 +192,7 @@ func decode(m *broker.Message, d *amqp.Delivery) {
 	keep("reply-to", d.ReplyTo)
 	keep("type", d.Type)
 	keep("expiration", d.Expiration)
-	if s, ok := d.Headers[headerExpiration].(string); ok {
+	if s, ok := d.Headers[amqpconn.ExpirationHeader].(string); ok {
 		keep("expiration", s)
 	}
 	if d.Priority != 0 {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/swarmiji/swarmiji/celery/wire"
+	"github.com/swarmiji/swarmiji/internal/redisconn"
 	corewire "github.com/swarmiji/swarmiji/internal/wire"
 	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/task"
@@ -79,7 +80,7 @@ func (s *Store) Arrive(ctx context.Context, a resultstore.Arrival) (resultstore.
 	}
 	args := []any{
 		a.Index, a.Size, flag(r.State != task.StateSucceeded), flag(a.Decides), own, part,
-		millis(a.Kept(true), 0), millis(a.Kept(false), 0),
+		redisconn.Expiry(a.Kept(true), 0), redisconn.Expiry(a.Kept(false), 0),
 	}
 	answer, err := s.untilAnswered(ctx, func() (any, error) {
 		return s.conn.Eval(ctx, s.arrive, s.groupKeys(a.Group), args...)
@@ -281,7 +282,7 @@ func (s *Store) Begin(ctx context.Context, id task.ID, which string, ttl time.Du
 		return false, err
 	}
 	answer, err := s.untilAnswered(ctx, func() (any, error) {
-		return s.conn.Eval(ctx, s.begin, []string{s.cfg.KeyPrefix + "swarmiji-begun-" + string(id)}, which, millis(ttl, resultstore.DefaultGatherTTL))
+		return s.conn.Eval(ctx, s.begin, []string{s.cfg.KeyPrefix + "swarmiji-begun-" + string(id)}, which, redisconn.Expiry(ttl, resultstore.DefaultGatherTTL))
 	})
 	if err != nil {
 		return false, failure("begin", err)

@@ -11,7 +11,6 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	goredis "github.com/redis/go-redis/v9"
 
@@ -102,7 +101,7 @@ func (s *Store) Save(ctx context.Context, r resultstore.Record) error {
 	seen := ""
 	for {
 		answer, err := s.untilAnswered(ctx, func() (any, error) {
-			return s.conn.Eval(ctx, s.save, []string{s.key(r.ID)}, doc, millis(r.TTL, s.cfg.TTL), seen)
+			return s.conn.Eval(ctx, s.save, []string{s.key(r.ID)}, doc, redisconn.Expiry(r.TTL, s.cfg.TTL), seen)
 		})
 		switch {
 		case goredis.HasErrorPrefix(err, "WRONGTYPE"):
@@ -141,19 +140,6 @@ func compare(stored string, r *resultstore.Record) (done bool, err error) {
 		return true, nil
 	}
 	return false, failure("save", resultstore.ErrStale)
-}
-
-// millis returns ttl in milliseconds, rounded up so that a record never expires early. If ttl is 0
-// or less it returns the argument otherwise in milliseconds, also rounded up.
-func millis(ttl, otherwise time.Duration) int64 {
-	if ttl <= 0 {
-		ttl = otherwise
-	}
-	ms := ttl.Milliseconds()
-	if ttl%time.Millisecond > 0 {
-		ms++
-	}
-	return ms
 }
 
 // Load implements [resultstore.ResultStore]: it reads the record of task id. Returns ErrNotFound if

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/swarmiji/swarmiji/internal/redisconn"
 	"github.com/swarmiji/swarmiji/internal/wire"
 	"github.com/swarmiji/swarmiji/resultstore"
 )
@@ -78,7 +79,7 @@ func (s *Store) checkpoints(ctx context.Context, a *resultstore.Attempt, field s
 	}
 	keys := []string{s.names.key(a.ID), s.names.checkpoints(a.ID)}
 	answer, err := s.untilAnswered(ctx, func() (any, error) {
-		return s.conn.Eval(ctx, s.checkpoint, keys, a.Generation, a.Deliveries, millis(a.Kept(), 0), field, value,
+		return s.conn.Eval(ctx, s.checkpoint, keys, a.Generation, a.Deliveries, redisconn.Expiry(a.Kept(), 0), field, value,
 			resultstore.MaxCheckpoints, resultstore.MaxCheckpointBytes)
 	})
 	switch v := answer.(type) {

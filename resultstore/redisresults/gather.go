@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/swarmiji/swarmiji/internal/redisconn"
 	"github.com/swarmiji/swarmiji/internal/wire"
 	"github.com/swarmiji/swarmiji/resultstore"
 	"github.com/swarmiji/swarmiji/task"
@@ -42,7 +43,7 @@ func (s *Store) Arrive(ctx context.Context, a resultstore.Arrival) (resultstore.
 	}
 	args := []any{
 		a.Index, a.Size, flag(r.State != task.StateSucceeded), flag(a.Decides), value,
-		millis(a.Kept(true), 0), millis(a.Kept(false), 0),
+		redisconn.Expiry(a.Kept(true), 0), redisconn.Expiry(a.Kept(false), 0),
 	}
 	answer, err := s.untilAnswered(ctx, func() (any, error) {
 		return s.conn.Eval(ctx, s.gather, []string{s.names.group(a.Group)}, args...)
@@ -164,7 +165,7 @@ func (s *Store) Begin(ctx context.Context, id task.ID, which string, ttl time.Du
 	if err := s.check(ctx, id); err != nil {
 		return false, err
 	}
-	first, err := s.claim(ctx, "begin", s.names.begun(id), which, millis(ttl, resultstore.DefaultGatherTTL))
+	first, err := s.claim(ctx, "begin", s.names.begun(id), which, redisconn.Expiry(ttl, resultstore.DefaultGatherTTL))
 	return err == nil && first == which, err
 }
 

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -118,7 +117,7 @@ func (s *Store) newSave(ctx context.Context, r *resultstore.Record) (*save, erro
 	if len(value) > s.cfg.MaxResult+maxRest {
 		return nil, fmt.Errorf("%w: the record has %d bytes, at most %d are allowed", resultstore.ErrTooLarge, len(value), s.cfg.MaxResult+maxRest)
 	}
-	v := &save{key: s.names.key(r.ID), value: value, ttl: millis(r.TTL, s.cfg.TTL)}
+	v := &save{key: s.names.key(r.ID), value: value, ttl: redisconn.Expiry(r.TTL, s.cfg.TTL)}
 	if r.DropCheckpoints {
 		v.drop = s.names.checkpoints(r.ID)
 	}
@@ -130,19 +129,6 @@ func (s *Store) newSave(ctx context.Context, r *resultstore.Record) (*save, erro
 		}
 	}
 	return v, nil
-}
-
-// millis returns ttl in milliseconds, rounded up so that a record never expires early. If ttl is 0
-// or less it returns the argument otherwise in milliseconds, also rounded up.
-func millis(ttl, otherwise time.Duration) int64 {
-	if ttl <= 0 {
-		ttl = otherwise
-	}
-	ms := ttl.Milliseconds()
-	if ttl%time.Millisecond > 0 {
-		ms++
-	}
-	return ms
 }
 
 // Load implements [resultstore.ResultStore]: it reads the record of task id. Returns ErrNotFound if
