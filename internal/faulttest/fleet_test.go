@@ -103,14 +103,18 @@ func (f *fleet) awaitWithin(d time.Duration, what string, cond func(h ledger.His
 	}
 }
 
-// explain logs the confirmed tasks that no consumer has taken, and the queue. It ends the programs
-// so that their logs show their goroutines.
+// explain logs the confirmed tasks that no consumer has taken or finished, and the queue. It ends
+// the programs so that their logs show their goroutines.
 func (f *fleet) explain(h ledger.History) {
 	for i, t := range h.Lacking(ledger.Confirmed, ledger.Taken) {
 		if i == 20 {
 			break
 		}
 		f.t.Logf("%s was confirmed at %s and not taken", t.ID, t.Lines[0].At.Format(time.StampMilli))
+	}
+	open := h.Open()
+	for _, t := range open[:min(len(open), 20)] {
+		f.t.Logf("not finished: %v", t)
 	}
 	ctx, cancel := context.WithTimeout(f.t.Context(), patience)
 	defer cancel()
@@ -129,6 +133,16 @@ func (f *fleet) explain(h ledger.History) {
 // atLeast returns the condition that at least n tasks have the event.
 func atLeast(n int, e ledger.Event) func(ledger.History) bool {
 	return func(h ledger.History) bool { return len(h.Tasks(e)) >= n }
+}
+
+// running returns the condition that p has started a confirmed task and not finished it.
+func running(p *program) func(ledger.History) bool {
+	return func(h ledger.History) bool {
+		return slices.ContainsFunc(h.Open(), func(t *ledger.Task) bool {
+			last := t.Lines[len(t.Lines)-1]
+			return last.Event == ledger.Started && last.By == p.name
+		})
+	}
 }
 
 // nothingLost is the condition that no confirmed task is lost.

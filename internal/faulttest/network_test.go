@@ -1,7 +1,6 @@
 package faulttest
 
 import (
-	"slices"
 	"testing"
 	"time"
 
@@ -51,9 +50,7 @@ func TestBlackHoleIsNoticed(t *testing.T) {
 		lost := f.consumer(e.quick(settings{"TASK_MS": 400, "CONCURRENCY": 4}))
 		f.url = direct
 		f.await("load", atLeast(100, ledger.Finished))
-		f.await("the consumer that will be lost runs tasks", func(h ledger.History) bool {
-			return slices.ContainsFunc(h.Open(), func(task *ledger.Task) bool { return runs(task, lost.name) })
-		})
+		f.await("the consumer that will be lost runs a task", running(lost))
 		proxy.BlackHole(true, true)
 		stuck := f.history().Open()
 		f.await("others finished what the lost consumer had", func(h ledger.History) bool {
@@ -73,10 +70,4 @@ func TestBlackHoleIsNoticed(t *testing.T) {
 		f.check(ledger.NoLoss, ledger.NoGhosts, ledger.RepeatsOnlyOf(submittedBefore(f.history(), healed.Add(recovery))))
 		f.awaitEmpty(f.connect(f.url).Broker)
 	})
-}
-
-// runs reports whether the last line of an open task is its start by the program of this name.
-func runs(task *ledger.Task, name string) bool {
-	last := task.Lines[len(task.Lines)-1]
-	return last.Event == ledger.Started && last.By == name
 }

@@ -19,7 +19,13 @@ func TestFrozenConsumerIsReplaced(t *testing.T) {
 		f.consumer(e.quick(settings{"TASK_MS": 20, "CONCURRENCY": 2, "RESULTS": 1}))
 		frozen := f.consumer(e.quick(settings{"TASK_MS": 300, "CONCURRENCY": 4, "RESULTS": 1}))
 		f.await("load", atLeast(100, ledger.Finished))
-		frozen.signal(syscall.SIGSTOP)
+		for stopped := false; !stopped; {
+			f.await("the consumer that will be frozen runs a task", running(frozen))
+			frozen.signal(syscall.SIGSTOP)
+			if stopped = running(frozen)(f.history()); !stopped { // the task has ended meanwhile
+				frozen.signal(syscall.SIGCONT)
+			}
+		}
 		stuck := f.history().Open()
 		f.await("others ran what the frozen consumer had", func(h ledger.History) bool {
 			for _, task := range stuck {
